@@ -11,8 +11,8 @@
 //! How readers and the writer work side by side: see `cuckoo`.
 //!
 //! Two buckets take eight versions of a hash, or six. Further ones are entries of other hashes that follow from it, its
-//! levels: with four slots a bucket, level 0 has versions 1 to 8, level 1 versions 9 to 16, and so on. A reader looks at
-//! a further level only where a mark says that the level before was full.
+//! levels: with four slots a bucket, level 0 has versions 1 to 8, level 1 versions 9 to 16, and so on. A reader looks
+//! at a further level only where a mark says that the level before was full.
 //!
 //! Locks: `overflow.sets`, then the writer's lock of the table. Both are leaves for others.
 

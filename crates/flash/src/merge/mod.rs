@@ -108,7 +108,8 @@ pub(crate) struct Collected {
 }
 
 impl Collected {
-    /// The inputs of a merge that collects the chunks in these zones: the oldest generations, from the lowest hashes on.
+    /// The inputs of a merge that collects the chunks in these zones: the oldest generations, from the lowest hashes
+    /// on.
     pub(crate) fn inputs<'a>(
         list: &List,
         zones: &HashSet<ZoneId>,

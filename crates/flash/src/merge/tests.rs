@@ -203,8 +203,8 @@ impl Tier {
         self.merge_and_collect(abandon, 0, false)
     }
 
-    /// Merges all of the log and collects so many zones of generations. With `crashes` nothing is installed, and nothing
-    /// released: a restart has to follow.
+    /// Merges all of the log and collects so many zones of generations. With `crashes` nothing is installed, and
+    /// nothing released: a restart has to follow.
     fn merge_and_collect(&mut self, abandon: Option<u32>, zones: usize, crashes: bool) -> Option<Released> {
         let (list, hits) = (self.generations.list(), self.generations.hits());
         let zones = self.generations.zones_to_collect(NOW, zones).into_iter().map(|(zone, _)| zone).collect();

@@ -42,7 +42,8 @@ pub(crate) struct Segment {
 pub(crate) struct RecordBits {
     /// Which were read.
     pub(crate) hits: HitBits,
-    /// Which may have been replaced since the segment was written, two bits a hash; `None` if there was no memory for it.
+    /// Which may have been replaced since the segment was written, two bits a hash; `None` if there was no memory for
+    /// it.
     pub(crate) superseded: Option<HitBits>,
 }
 

@@ -11,6 +11,7 @@
 //! taken before the append lock.
 
 mod extents;
+mod forget;
 mod restore;
 
 use super::buffer::{Buffer, Content, Pushed, Query};
@@ -21,15 +22,15 @@ use super::meta::Meta;
 use super::shape::{EXTENT_BYTES, Shape};
 use super::space::Space;
 use super::stats::Counters;
-use super::status::{Status, TimeSlice};
+use super::status::Status;
 use super::waiting::WaitingTombstone;
 use crate::dead_extents::DeadExtents;
-use crate::device::ZoneId;
 use crate::extent_table::Extent;
 use crate::hit_bits::HitBits;
 use crate::item::{Commit, Put, Room, Stamp};
 use crate::record::Record;
 use crate::segment::{Kind, SegmentSummary, listed};
+use forget::Retired;
 use larder_item::{FOLDED_KEY_BYTES, KeyHash, KeyHasher, PrefixesFull};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -42,10 +43,6 @@ const CAS_WINDOW: u64 = 3 << 30;
 const WARN_EVERY_S: u32 = 10;
 /// The part of the log table, percent, that is kept for tombstones and for what a reclaim appends again.
 const TABLE_KEPT_PERCENT: u64 = 3;
-/// The log table is swept for one entry in so many.
-const SWEPT_PART: u64 = 64;
-/// The log table is swept when there is a number to be freed for so many free ones.
-const IDS_PART: usize = 8;
 /// Bits for each record of a segment that say which were replaced. The budget of bits is one for each entry that the
 /// log table has room for, and one bit says which records were read: so the table is sparse where they are there.
 const SUPERSEDED_BITS: u64 = 3;
@@ -76,13 +73,6 @@ struct Append {
     /// [`crate::extent_table::ExtentTable::class`]. By class, because the table removes all extents of a class
     /// together.
     dead: DeadExtents,
-}
-
-/// Numbers of the log table that mean no segment any more, while entries with them are in the table.
-#[derive(Default)]
-struct Retired {
-    ids: Vec<u16>,
-    entries: u64,
 }
 
 impl Append {
@@ -760,60 +750,6 @@ impl Log {
         taken.fetch_add(bytes, Relaxed);
         let superseded = (superseded > 0).then(|| HitBits::new(records * superseded));
         Some(Box::new(RecordBits { hits: HitBits::new(records), superseded }))
-    }
-
-    // Segments that go.
-
-    /// Takes segments of a zone out of the index. It is written down already that a restart does not find them.
-    pub(crate) fn forget_segments(&self, zone: ZoneId, segments: &[Arc<Segment>]) {
-        let ids: Vec<u16> = segments.iter().map(|segment| segment.id).filter(|id| *id != 0).collect();
-        let has_extents = segments.iter().any(|segment| segment.kind == Kind::Extents);
-        let goes = |segment: &Arc<Segment>| segments.iter().any(|known| Arc::ptr_eq(known, segment));
-        let index = self.index();
-        {
-            let mut append = self.append();
-            ids.iter().for_each(|id| index.directory.forget(*id));
-            if has_extents {
-                index.directory.change_extents(|extents| extents.segments.retain(|known| !goes(known)));
-                let oldest = index.directory.extents().oldest();
-                segments.iter().for_each(|segment| append.dead.release(segment.sequence(), oldest));
-            }
-            self.space.forget_segments(zone, goes);
-        }
-        if has_extents && let (Some(first), Some(last)) = (segments.first(), segments.last()) {
-            let begin = |segment: &Segment| index.extent_address(zone, segment.run.first_data_page);
-            let mut slice = TimeSlice::begin(self.status());
-            let addresses = begin(first)..begin(last) + last.pages as u64;
-            index.extents.sweep_zone(addresses, &mut || slice.yield_if_due(|| self.is_urgent()));
-        }
-        self.free_ids(&ids, segments.iter().map(|segment| segment.run.items as u64).sum());
-        for segment in segments {
-            self.counters().hit_bits_bytes.fetch_sub(segment.bits_bytes(), Relaxed);
-        }
-    }
-
-    /// Gives up so many entries of the log table, which have these numbers. A sweep reads all of the table, so it takes
-    /// place when there is enough to take out, or numbers or entries are few. Then the numbers can be given to new
-    /// segments.
-    fn free_ids(&self, ids: &[u16], entries: u64) {
-        if ids.is_empty() {
-            return;
-        }
-        let mut retired = self.sweeping.lock().expect("no panic under this lock");
-        retired.ids.extend_from_slice(ids);
-        retired.entries += entries;
-        let dead = retired.ids.iter().collect();
-        let index = self.index();
-        let are_enough = retired.entries * SWEPT_PART >= index.table.capacity()
-            || retired.ids.len() * IDS_PART >= self.append().ids.len()
-            || index.is_table_down_to(2 * TABLE_KEPT_PERCENT);
-        if !are_enough {
-            return index.table.give_up(&dead);
-        }
-        let mut slice = TimeSlice::begin(self.status());
-        index.table.sweep(&dead, &mut || slice.yield_if_due(|| self.is_urgent()));
-        self.append().ids.append(&mut retired.ids);
-        retired.entries = 0;
     }
 
     /// Whether background work should go on without a pause: erased zones are few, or the log table is almost full.

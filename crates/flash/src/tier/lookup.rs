@@ -2,8 +2,8 @@
 //!
 //! A lookup asks, in this order: the waiting tombstones, buffers of extents, extents on the device, segments of the log
 //! from the newest to the oldest, generations from the newest to the oldest. The first version or tombstone that it
-//! meets decides. It takes no lock that a writer holds for long. It reads the log at most [`LOG_READS_MAX`] times, and then
-//! generations at most [`GENERATION_READS_MAX`] times.
+//! meets decides. It takes no lock that a writer holds for long. It reads the log at most [`LOG_READS_MAX`] times, and
+//! then generations at most [`GENERATION_READS_MAX`] times.
 
 use super::buffer::{Buffer, Query};
 use super::directory::{LogSegment, PageRun, Segment};
@@ -19,8 +19,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Reads of the log and of extents by one lookup at most. Each before the last finds no version of the key: the log
-/// table, with tags of seven or eight bits, takes it for another. Two such reads stand before the right one once in some
-/// thousand lookups.
+/// table, with tags of seven to ten bits, takes it for another. Two such reads stand before the right one once in
+/// some thousand lookups.
 pub(crate) const LOG_READS_MAX: u32 = 4;
 /// Reads of generations by one lookup at most.
 pub(crate) const GENERATION_READS_MAX: u32 = 2;

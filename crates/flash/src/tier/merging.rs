@@ -257,8 +257,8 @@ impl Merging {
     }
 
     /// What a merge of these zones of the log takes. Where [`MERGES_AHEAD`] merges have no room, it takes zones
-    /// of the oldest generations as well, if at least `garbage_most` of them is garbage. With less room, less garbage is
-    /// enough.
+    /// of the oldest generations as well, if at least `garbage_most` of them is garbage. With less room, less
+    /// garbage is enough.
     fn plan(&self, mut log: Vec<LogZone>, garbage_most: f64) -> Plan {
         let generations = &self.lookup.generations;
         let wanted = share(self.device.geometry().zones, MERGE_PERCENT);
@@ -354,9 +354,9 @@ impl Merging {
         self.release.idle_generation_zones();
     }
 
-    /// How many pages one read of a segment of the log takes, and one of a generation or of the address run. Half of the
-    /// memory for reads is for each of the two, if the merge reads both. A read is in memory twice: its pages, and what
-    /// is left of the payload.
+    /// How many pages one read of a segment of the log takes, and one of a generation or of the address run. Half of
+    /// the memory for reads is for each of the two, if the merge reads both. A read is in memory twice: its pages, and
+    /// what is left of the payload.
     fn read_pages(&self, list: &List, plan: &Plan, segments: usize) -> (u32, u32) {
         let pages = self.shape.merge_reads / (2 * PAGE_BYTES as u64);
         let covered =

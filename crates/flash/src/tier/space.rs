@@ -648,8 +648,8 @@ impl Space {
     // Which zone is reclaimed.
 
     /// The zone with the fewest bytes that are live at `deadline_unix_s`, if reclaiming it gains `gain_bytes`; and
-    /// whether fewer zones are erased than the low mark asks for. The zone is draining from now on. Zones of the log with
-    /// records below `record_bytes_min` on average do not count.
+    /// whether fewer zones are erased than the low mark asks for. The zone is draining from now on. Zones of the log
+    /// with records below `record_bytes_min` on average do not count.
     pub(crate) fn begin_draining(
         &self,
         deadline_unix_s: u32,

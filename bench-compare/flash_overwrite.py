@@ -1,0 +1,198 @@
+"""What stays on flash while it is overwritten: stores items, stores as many again at random several times, reads all.
+
+    cargo build --release
+    python3 bench-compare/flash_overwrite.py --fill 0.5 --value-bytes 960 --rate 30000
+    python3 bench-compare/flash_overwrite.py --others 100000 --memory 64 --flash-mib 2048 --items 1000000 \\
+        --value-bytes 300 --rate 100000 --rounds 1
+
+With --others, a second set of items of 1 KB is stored first and read all the time. The share of them that is found
+meanwhile says what the overwriting client takes from others.
+"""
+
+import argparse
+import bisect
+import os
+import random
+import re
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+
+BATCH = 200
+# What a record takes beside its value, about, bytes.
+RECORD_BYTES = 56
+
+
+class Client:
+    """A connection that sends batches and reads their answers."""
+
+    def __init__(self, port):
+        self.socket = socket.create_connection(("127.0.0.1", port))
+        self.buffer = b""
+
+    def lines(self, count):
+        """Reads so many lines."""
+        while self.buffer.count(b"\n") < count:
+            self.buffer += self.socket.recv(1 << 16)
+        lines, self.buffer = self.buffer, b""
+        return lines
+
+    def until_end(self):
+        """Reads until the end of a `get` or of `stats`."""
+        while (end := self.buffer.find(b"END\r\n")) < 0:
+            self.buffer += self.socket.recv(1 << 20)
+        answer, self.buffer = self.buffer[:end], self.buffer[end + 5 :]
+        return answer
+
+    def store(self, items):
+        """Stores items. Returns how many stores were refused."""
+        parts = [b"set %s 0 0 %d\r\n%s\r\n" % (key, len(value), value) for key, value in items]
+        self.socket.sendall(b"".join(parts))
+        return len(parts) - self.lines(len(parts)).count(b"STORED\r\n")
+
+    def get(self, keys):
+        """Asks for keys. Returns pairs of a key and the beginning of its value."""
+        self.socket.sendall(b"get " + b" ".join(keys) + b"\r\n")
+        found = re.findall(rb"VALUE (\S+) \S+ \d+\r\n([0-9.]+)", self.until_end())
+        return dict(found)
+
+    def stats(self):
+        """The figures of `stats flash`."""
+        self.socket.sendall(b"stats flash\r\n")
+        return {name: value for name, value in re.findall(r"STAT (\S+) (\S+)", self.until_end().decode())}
+
+
+def picker(random_numbers, items, zipf):
+    """A function that picks an item: each alike, or by a Zipf distribution of exponent 0.99."""
+    if not zipf:
+        return lambda: random_numbers.randrange(items)
+    sums, total = [], 0.0
+    for rank in range(1, items + 1):
+        total += rank**-0.99
+        sums.append(total)
+    order = list(range(items))
+    random_numbers.shuffle(order)
+    return lambda: order[bisect.bisect(sums, random_numbers.random() * total)]
+
+
+def overwrite(client, options, items):
+    """Stores all items once, and then as many at random for each further round. Returns the versions of the items, how
+    many stores a second there were, and how many were refused."""
+    pick = picker(random.Random(1), items, options.zipf)
+    versions, refused, sent, begun = [0] * items, 0, 0, time.monotonic()
+    filling = b"x" * options.value_bytes
+
+    def store(numbers):
+        nonlocal refused, sent
+        batch = []
+        for number in numbers:
+            versions[number] += 1
+            start = b"%d.%d." % (number, versions[number])
+            batch.append((b"key:%d" % number, start + filling[len(start) :]))
+        refused += client.store(batch)
+        sent += len(batch)
+        if options.rate:
+            time.sleep(max(0.0, begun + sent / options.rate - time.monotonic()))
+
+    for first in range(0, items, BATCH):
+        store(range(first, min(first + BATCH, items)))
+    for _ in range(0, items * (options.rounds - 1), BATCH):
+        store([pick() for _ in range(BATCH)])
+    return versions, sent / (time.monotonic() - begun), refused
+
+
+def other_keys(numbers):
+    return [b"other:%d" % number for number in numbers]
+
+
+def read_others(port, count, ended, shares):
+    """Reads items of the others until `ended`. Notes the share that is found, about once a second."""
+    client, random_numbers = Client(port), random.Random(2)
+    while not ended.is_set():
+        found = asked = 0
+        until = time.monotonic() + 1
+        while time.monotonic() < until and not ended.is_set():
+            keys = other_keys({random_numbers.randrange(count) for _ in range(20)})
+            found, asked = found + len(client.get(keys)), asked + len(keys)
+            time.sleep(0.01)
+        shares.append(found / max(asked, 1))
+
+
+def measure(options, port, server):
+    client = Client(port)
+    items = options.items
+    if not items:
+        items = int(options.flash_mib * options.fill * 2**20 / (options.value_bytes + RECORD_BYTES))
+    for first in range(0, options.others, 100):
+        client.store([(key, b"0.0.".ljust(1000, b"y")) for key in other_keys(range(first, first + 100))])
+        time.sleep(0.003)
+    ended, shares = threading.Event(), []
+    reader = threading.Thread(target=read_others, args=(port, options.others, ended, shares))
+    if options.others:
+        time.sleep(2)
+        reader.start()
+    versions, rate, refused = overwrite(client, options, items)
+    ended.set()
+    if options.others:
+        reader.join()
+    time.sleep(3)
+    found = wrong = 0
+    for first in range(0, items, 50):
+        numbers = range(first, min(first + 50, items))
+        values = client.get([b"key:%d" % number for number in numbers])
+        found += len(values)
+        wrong += sum(
+            not value.startswith(b"%d.%d." % (number, versions[number]))
+            for number in numbers
+            if (value := values.get(b"key:%d" % number)) is not None
+        )
+    stats = client.stats()
+    with open(f"/proc/{server.pid}/stat", encoding="ascii") as file:
+        ticks = file.read().rsplit(")", 1)[1].split()[11:13]
+    seconds = sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
+    print(f"{items} items of {options.value_bytes} B, {rate:,.0f} stores/s ({refused} refused)")
+    print(f"found {100 * found / items:.2f} %, with a wrong value {wrong}; server's processor time {seconds:.1f} s")
+    if options.others:
+        print(f"of the others' items found meanwhile, at least {100 * min(shares):.1f} %")
+    for name in ("alwa", "demotions_shed", "quick_drops", "drops_of_all", "range_drops", "reads_per_hit"):
+        print(f"{name} {stats[name]}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--larder", default="target/release/larder", help="the server")
+    parser.add_argument("--fill", type=float, default=0.5, help="share of the flash that the items take")
+    parser.add_argument("--items", type=int, default=0, help="how many items, instead of --fill")
+    parser.add_argument("--value-bytes", type=int, default=960, help="length of a value")
+    parser.add_argument("--rate", type=float, default=0, help="stores a second; 0: as many as this client can")
+    parser.add_argument("--rounds", type=int, default=5, help="how often an item is stored on average")
+    parser.add_argument("--zipf", action="store_true", help="stores again by Zipf, exponent 0.99")
+    parser.add_argument("--others", type=int, default=0, help="items of 1 KB that are read meanwhile")
+    parser.add_argument("--memory", type=int, default=16, help="-m of the server, MiB")
+    parser.add_argument("--flash-mib", type=int, default=256, help="size of the file, MiB")
+    parser.add_argument("--directory", default=None, help="where the file is made")
+    parser.add_argument("--args", default="", help="further arguments of the server")
+    options = parser.parse_args()
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with tempfile.TemporaryDirectory(dir=options.directory) as directory:
+        command = [options.larder, "serve", "-l", "127.0.0.1", "-p", str(port), "-t", "1", "-m", str(options.memory),
+                   "--flash", f"{directory}/flash:{options.flash_mib}m", *options.args.split()]  # fmt: skip
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+            try:
+                for _ in range(200):
+                    try:
+                        socket.create_connection(("127.0.0.1", port)).close()
+                        break
+                    except OSError:
+                        time.sleep(0.05)
+                measure(options, port, server)
+            finally:
+                server.terminate()
+
+
+if __name__ == "__main__":
+    main()
