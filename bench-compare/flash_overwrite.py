@@ -16,6 +16,7 @@ import random
 import re
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -32,17 +33,23 @@ class Client:
         self.socket = socket.create_connection(("127.0.0.1", port))
         self.buffer = b""
 
+    def receive(self):
+        received = self.socket.recv(1 << 20)
+        if not received:
+            sys.exit("the server closed the connection")
+        self.buffer += received
+
     def lines(self, count):
         """Reads so many lines."""
         while self.buffer.count(b"\n") < count:
-            self.buffer += self.socket.recv(1 << 16)
+            self.receive()
         lines, self.buffer = self.buffer, b""
         return lines
 
     def until_end(self):
         """Reads until the end of a `get` or of `stats`."""
         while (end := self.buffer.find(b"END\r\n")) < 0:
-            self.buffer += self.socket.recv(1 << 20)
+            self.receive()
         answer, self.buffer = self.buffer[:end], self.buffer[end + 5 :]
         return answer
 
@@ -50,7 +57,7 @@ class Client:
         """Stores items. Returns how many stores were refused."""
         parts = [b"set %s 0 0 %d\r\n%s\r\n" % (key, len(value), value) for key, value in items]
         self.socket.sendall(b"".join(parts))
-        return len(parts) - self.lines(len(parts)).count(b"STORED\r\n")
+        return len(parts) - self.lines(len(parts)).split(b"\r\n").count(b"STORED")
 
     def get(self, keys):
         """Asks for keys. Returns pairs of a key and the beginning of its value."""
@@ -155,7 +162,7 @@ def measure(options, port, server):
     print(f"{items} items of {options.value_bytes} B, {rate:,.0f} stores/s ({refused} refused)")
     print(f"found {100 * found / items:.2f} %, with a wrong value {wrong}; server's processor time {seconds:.1f} s")
     if options.others:
-        print(f"of the others' items found meanwhile, at least {100 * min(shares):.1f} %")
+        print(f"of the others' items found meanwhile, at least {100 * min(shares, default=0):.1f} %")
     for name in ("alwa", "demotions_shed", "quick_drops", "drops_of_all", "range_drops", "reads_per_hit"):
         print(f"{name} {stats[name]}")
 

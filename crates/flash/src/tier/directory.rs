@@ -54,6 +54,11 @@ impl RecordBits {
         (size_of::<RecordBits>() - size_of::<HitBits>()) as u64 + HitBits::bytes_for(records) + superseded
     }
 
+    /// Memory for the bits of those that may have been replaced, bytes.
+    pub(crate) fn superseded_bytes(&self) -> u64 {
+        self.superseded.as_ref().map_or(0, |bits| bits.bytes() as u64)
+    }
+
     fn bytes(&self) -> u64 {
         let superseded = self.superseded.as_ref().map_or(0, |bits| bits.bytes());
         (size_of::<RecordBits>() - size_of::<HitBits>() + self.hits.bytes() + superseded) as u64
@@ -120,9 +125,9 @@ impl Segment {
         superseded.is_none_or(|bits| bits.is_hit(hash) && bits.is_hit(second(hash)))
     }
 
-    /// Memory for the bits of its records, bytes.
-    pub(crate) fn bits_bytes(&self) -> u64 {
-        self.bits.as_ref().map_or(0, |bits| bits.bytes())
+    /// Memory for the bits of its records, and for those of them that say which may have been replaced, bytes.
+    pub(crate) fn bits_bytes(&self) -> (u64, u64) {
+        self.bits.as_ref().map_or((0, 0), |bits| (bits.bytes(), bits.superseded_bytes()))
     }
 
     /// Estimated length of its records that are neither superseded nor expired at a time, bytes.

@@ -34,7 +34,7 @@ use forget::Retired;
 use larder_item::{FOLDED_KEY_BYTES, KeyHash, KeyHasher, PrefixesFull};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// A CAS number that is lower than the highest one by less than this is stored in four bytes.
@@ -43,11 +43,8 @@ const CAS_WINDOW: u64 = 3 << 30;
 const WARN_EVERY_S: u32 = 10;
 /// The part of the log table, percent, that is kept for tombstones and for what a reclaim appends again.
 const TABLE_KEPT_PERCENT: u64 = 3;
-/// Bits for each record of a segment that say which were replaced. The budget of bits is one for each entry that the
-/// log table has room for, and one bit says which records were read: so the table is sparse where they are there.
+/// Bits for each record of a segment that say which were replaced.
 const SUPERSEDED_BITS: u64 = 3;
-/// Filling of the log table, percent, up to which new segments get such bits.
-const SUPERSEDED_BITS_PERCENT: u64 = 28;
 /// Filling of the log table, percent, at which the work that empties it is urgent.
 const TABLE_URGENT_PERCENT: u64 = 92;
 
@@ -127,6 +124,8 @@ pub(crate) struct Log {
     /// The zone of the log is to be closed before it is full, so that it can be merged or dropped: all versions of some
     /// key that the log table has room for are in it.
     close_zone: AtomicBool,
+    /// Memory for the bits that say which records were replaced, bytes.
+    superseded_bytes: AtomicU64,
     /// When it was last logged that ranges of hashes are dropped, unix seconds.
     warned_unix_s: AtomicU32,
     /// What the next sweep of the log table takes out. Held by the thread that sweeps: one at a time.
@@ -163,6 +162,7 @@ impl Log {
             table_full: AtomicBool::new(false),
             extents_full: AtomicBool::new(false),
             close_zone: AtomicBool::new(false),
+            superseded_bytes: AtomicU64::new(0),
             warned_unix_s: AtomicU32::new(0),
             sweeping: Mutex::default(),
         }
@@ -679,9 +679,7 @@ impl Log {
     /// were written.
     pub(crate) fn install(&self, buffer: &Buffer, content: &Content, order: &[u32], facts: SegmentSummary) {
         let extents = facts.extents.clone();
-        let is_sparse = !self.index().is_table_filled(SUPERSEDED_BITS_PERCENT);
-        let superseded = if is_sparse && buffer.kind == Kind::Log { SUPERSEDED_BITS } else { 0 };
-        let bits = self.record_bits(facts.items, superseded);
+        let bits = self.record_bits(facts.items, buffer.kind == Kind::Log);
         let segment = Arc::new(Segment::new(buffer.id, facts, bits));
         // Under the lock: a put or an invalidation finds a record in the buffer before, and on the device afterwards.
         // What died in the buffer while it was written is not installed.
@@ -738,10 +736,15 @@ impl Log {
         self.meta().segment_durable(buffer.sequence);
     }
 
-    /// Bits for the records of a segment, if there is memory for them, with so many bits a record for those that are
-    /// replaced.
-    fn record_bits(&self, records: u32, superseded: u64) -> Option<Box<RecordBits>> {
+    /// Bits for the records of a segment, if there is memory for them. Those that say which records were replaced are
+    /// there if they are wanted, and if a bit stays for each record that the log table has room for: that one says
+    /// which were read.
+    fn record_bits(&self, records: u32, wants_superseded: bool) -> Option<Box<RecordBits>> {
         let records = records as u64;
+        let for_superseded = self.shape.hit_bits.saturating_sub(self.index().table.capacity() / 8);
+        let bytes = HitBits::bytes_for(records * SUPERSEDED_BITS);
+        let has_room = self.superseded_bytes.load(Relaxed) + bytes <= for_superseded;
+        let superseded = if wants_superseded && has_room { SUPERSEDED_BITS } else { 0 };
         let bytes = RecordBits::bytes_for(records, superseded);
         let taken = &self.counters().hit_bits_bytes;
         if taken.load(Relaxed) + bytes > self.shape.hit_bits {
@@ -749,7 +752,9 @@ impl Log {
         }
         taken.fetch_add(bytes, Relaxed);
         let superseded = (superseded > 0).then(|| HitBits::new(records * superseded));
-        Some(Box::new(RecordBits { hits: HitBits::new(records), superseded }))
+        let bits = RecordBits { hits: HitBits::new(records), superseded };
+        self.superseded_bytes.fetch_add(bits.superseded_bytes(), Relaxed);
+        Some(Box::new(bits))
     }
 
     /// Whether background work should go on without a pause: erased zones are few, or the log table is almost full.

@@ -136,7 +136,7 @@ impl Merging {
     /// its table is crowded, or its numbers run out.
     fn due(&self) -> Vec<LogZone> {
         let full = self.space.log_zones();
-        let table_full = self.log.take_table_full();
+        let table_full = self.log.take_table_full() && !self.log.sweep_retired();
         if table_full && full.is_empty() {
             self.log.set_table_full();
             self.log.set_close_zone(true);

@@ -78,7 +78,7 @@ impl Reclaim {
                 Round::Waits => return released,
                 Round::Ended(gained) => return gained || released,
             }
-        } else if self.log.take_table_full() {
+        } else if self.log.take_table_full() && !self.log.sweep_retired() {
             let dropped = release.drop_oldest();
             self.log.set_close_zone(!dropped);
             return dropped || released;

@@ -151,16 +151,16 @@ impl Shape {
         let extent_table = (capacity / EXTENT_BYTES as u64 * 9).min(left / 4);
         let generation_hits = if generations { (memory / 256).min(1 << 20) } else { 0 };
         let left = left.checked_sub(extent_table + generation_hits)?;
-        // A little more than two bytes for each record of an item of 100 bytes; an eighteenth of it is for hit bits.
-        // With smaller items the table is full before the log is: then the log is merged sooner, or its oldest zone
+        // A little more than two bytes for each record of an item of 100 bytes; an eleventh of it is for bits of
+        // records. With smaller items the table is full before the log is: then the log is merged sooner, or its oldest zone
         // dropped.
         let per_record = if generations { 43 } else { 41 };
         // A log table that is too small makes small generations, and their number is limited: it is more important than
         // filters.
         let share = if generations { left / 2 } else { left };
         let log_table =
-            (log_zones * zone_pages * PAGE_BYTES as u64 / 108 * per_record / 20).min(share / 18 * 17);
-        let hit_bits = (log_table / 16).min(share - log_table);
+            (log_zones * zone_pages * PAGE_BYTES as u64 / 108 * per_record / 20).min(share / 11 * 10);
+        let hit_bits = (log_table / 10).min(share - log_table);
         let left = left - log_table - hit_bits;
         let address_cache = if generations { left / 16 } else { 0 };
         let filters = if generations { left - address_cache } else { 0 };

@@ -1,6 +1,6 @@
 //! What is kept of a zone that is reclaimed: records worth keeping, and tombstones that still hide something.
 
-use super::buffer::{Buffer, Query};
+use super::buffer::Query;
 use super::directory::{LogSegment, PageRun, Segment};
 use super::log::{Log, Refused};
 use super::lookup::{Look, Lookup, find_record};
@@ -251,25 +251,29 @@ impl Survivors {
     /// Whether a segment of the log newer than `than` has a version of the key or its tombstone; `None` where one
     /// cannot be read.
     fn is_replaced(&self, query: &Query<'_>, than: u64) -> Option<bool> {
-        let in_buffer = |buffer: &Buffer| match self.lookup.look_in_buffer(buffer, query, Stamp(0)) {
-            Look::End(_) => Some(true),
-            Look::Next => Some(false),
-            _ => None,
-        };
-        let known = self.lookup.log_segments(query.hash);
-        for newer in known.iter().filter(|other| other.sequence() > than) {
-            let has = match &**newer {
-                LogSegment::Memory(buffer) => in_buffer(buffer)?,
-                LogSegment::Flash(segment) => match segment.pages_of(query.hash) {
-                    Some(run) => self.pages_have(segment, &run, query)?,
-                    None => false,
-                },
-            };
-            if has {
-                return Some(true);
+        'again: for _ in 0..TRIES_MAX {
+            let known = self.lookup.log_segments(query.hash);
+            for newer in known.iter().filter(|other| other.sequence() > than) {
+                let has = match &**newer {
+                    LogSegment::Memory(buffer) => match self.lookup.look_in_buffer(buffer, query, Stamp(0)) {
+                        Look::End(_) => true,
+                        Look::Next => false,
+                        // The segment is on the device by now.
+                        Look::Again => continue 'again,
+                        Look::Unknown => return None,
+                    },
+                    LogSegment::Flash(segment) => match segment.pages_of(query.hash) {
+                        Some(run) => self.pages_have(segment, &run, query)?,
+                        None => false,
+                    },
+                };
+                if has {
+                    return Some(true);
+                }
             }
+            return Some(false);
         }
-        Some(false)
+        None
     }
 
     /// Whether pages of a segment have a version of the key or its tombstone; `None` if they cannot be read.

@@ -45,7 +45,9 @@ impl Log {
         }
         self.free_ids(&ids, segments.iter().map(|segment| segment.run.items as u64).sum());
         for segment in segments {
-            self.counters().hit_bits_bytes.fetch_sub(segment.bits_bytes(), Relaxed);
+            let (bits, superseded) = segment.bits_bytes();
+            self.counters().hit_bits_bytes.fetch_sub(bits, Relaxed);
+            self.superseded_bytes.fetch_sub(superseded, Relaxed);
         }
     }
 
@@ -64,11 +66,23 @@ impl Log {
         let are_enough = retired.entries * SWEPT_PART >= index.table.capacity()
             || retired.ids.len() * IDS_PART >= self.append().ids.len()
             || index.is_table_down_to(2 * TABLE_KEPT_PERCENT);
-        if !are_enough {
-            return index.table.give_up(&dead);
+        if are_enough { self.sweep(&mut retired) } else { index.table.give_up(&dead) }
+    }
+
+    /// Sweeps what was given up out of the log table, if there is anything. Says whether there was.
+    pub(crate) fn sweep_retired(&self) -> bool {
+        let mut retired = self.sweeping.lock().expect("no panic under this lock");
+        let any = !retired.ids.is_empty();
+        if any {
+            self.sweep(&mut retired);
         }
+        any
+    }
+
+    fn sweep(&self, retired: &mut Retired) {
+        let dead = retired.ids.iter().collect();
         let mut slice = TimeSlice::begin(self.status());
-        index.table.sweep(&dead, &mut || slice.yield_if_due(|| self.is_urgent()));
+        self.index().table.sweep(&dead, &mut || slice.yield_if_due(|| self.is_urgent()));
         self.append().ids.append(&mut retired.ids);
         retired.entries = 0;
     }

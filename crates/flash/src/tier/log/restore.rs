@@ -17,7 +17,7 @@ impl Log {
             id
         };
         let hashes = std::mem::take(&mut facts.hashes);
-        let bits = self.record_bits(facts.items, 0);
+        let bits = self.record_bits(facts.items, false);
         let segment = Arc::new(Segment::new(id, facts, bits));
         self.space.restore_segment(&segment);
         self.index().directory.set(id, LogSegment::Flash(segment));
@@ -41,7 +41,7 @@ impl Log {
     ) -> bool {
         let cas_max = facts.cas_max;
         let extents = std::mem::take(&mut facts.extents);
-        let bits = self.record_bits(facts.items, 0);
+        let bits = self.record_bits(facts.items, false);
         let segment = Arc::new(Segment::new(0, facts, bits));
         self.space.restore_segment(&segment);
         let (sequence, index) = (segment.sequence(), self.index());
