@@ -152,8 +152,8 @@ impl Shape {
         let generation_hits = if generations { (memory / 256).min(1 << 20) } else { 0 };
         let left = left.checked_sub(extent_table + generation_hits)?;
         // A little more than two bytes for each record of an item of 100 bytes; an eleventh of it is for bits of
-        // records. With smaller items the table is full before the log is: then the log is merged sooner, or its oldest zone
-        // dropped.
+        // records. With smaller items the table is full before the log is: then the log is merged sooner, or its oldest
+        // zone dropped.
         let per_record = if generations { 43 } else { 41 };
         // A log table that is too small makes small generations, and their number is limited: it is more important than
         // filters.
