@@ -17,6 +17,9 @@ use std::time::{Duration, Instant};
 /// For how long the writer waits for an erased zone.
 const ZONE_WAIT_MAX: Duration = Duration::from_secs(1);
 
+/// Where space is short, at most about so many zones wait for their survivors to become durable.
+const DRAINING_MAX: usize = 4;
+
 /// Reclaims zones.
 pub(crate) struct Reclaim {
     lookup: Lookup,
@@ -158,6 +161,10 @@ impl Reclaim {
         self.space.end_draining(victim.zone, after);
         self.lookup.status.counters.reclaims.fetch_add(after.is_some() as u64, Relaxed);
         self.release.drained();
+        if self.space.is_short() && self.space.draining() >= DRAINING_MAX {
+            // Where few records go to the log, its segment with the survivors would stay open for long.
+            self.log.seal_all();
+        }
         self.space.note_reclaimed(begun.elapsed().as_secs_f64());
         // A zone that could not be read would be chosen again by the next round.
         after.is_some() || self.drop_oldest()

@@ -5,7 +5,7 @@ use crate::device::{Device, PAGE_BYTES, ZoneId, ZoneState};
 use crate::record::Record;
 use crate::segment::{Head, Kind, Writer};
 use crate::test_devices::MemoryDevice;
-use crate::{Begun, FlashOptions, FlashState, Put, Recover};
+use crate::{Begun, FlashOptions, FlashState, OpsPolicy, Put, ReclaimPolicy, Recover};
 use larder_item::{Extension, State};
 use std::sync::Arc;
 use std::time::Duration;
@@ -334,6 +334,30 @@ fn many_keys_with_a_dozen_versions_each_stop_nobody() {
     assert_eq!((stats.table_full, stats.quick_drops, stats.reclaims), (0, 0, 0), "{stats:?}");
     bench.restart();
     assert!(keys.iter().all(|key| bench.value(key.as_bytes()) == newest));
+}
+
+#[test]
+fn zones_do_not_wait_for_a_segment_of_the_log_that_never_fills() {
+    let bench = Bench::new(80, 64, |options| {
+        (options.reclaim, options.ops) = (ReclaimPolicy::Greedy, OpsPolicy::Static(20));
+    });
+    let parts = bench.flash.components();
+    // Extents only: all that goes to the log is their tombstones.
+    let items = 1000u64;
+    let (mut random, mut most) = (1u64, 0);
+    for n in 0..items * 12 {
+        random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        let key = if n < items { n } else { (random >> 33) % items };
+        let mut rounds = 0;
+        while bench.put(format!("key {key}").as_bytes(), &[7; 6000], 0) == Put::Shed {
+            rounds += 1;
+            parts.writer.write_sealed();
+            parts.reclaim.round();
+            most = most.max(bench.flash.stats().zones.draining);
+            assert!(rounds < 100, "{:?}", bench.flash.stats());
+        }
+    }
+    assert!(most <= 20, "{most}: {:?}", bench.flash.stats());
 }
 
 /// Begins a segment behind what the zone has, and does not end it.
