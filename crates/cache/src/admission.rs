@@ -153,9 +153,9 @@ impl Admission {
         Admitted::Yes
     }
 
-    /// Flash was too far behind to take so many bytes of an item that was admitted.
-    pub(crate) fn note_shed(&mut self, bytes: u64) {
-        self.pace.lose(bytes);
+    /// Flash was too far behind to take an item that was admitted.
+    pub(crate) fn note_shed(&mut self, offered: &Offered, worth: WorthOptions) {
+        self.pace.lose(offered, worth);
     }
 
     /// Bytes of the table of evicted keys and of the rankings.
@@ -373,7 +373,7 @@ mod tests {
     }
 
     /// Of a device that keeps up.
-    const ROOM: Room = Room { free_bytes: 3 << 20, buffer_bytes: 1 << 20 };
+    const ROOM: Room = Room { free_bytes: 3 << 20, buffer_bytes: 1 << 20, all_bytes: 3 << 20 };
 
     fn judge(admission: &mut Admission, offered: &Offered, now_s: u32) -> Admitted {
         admission.judge(offered, WorthOptions::default(), ROOM, now_s)

@@ -270,7 +270,7 @@ impl Demoter {
         if self.put_parts(guard, hash, &item) == Put::Stored {
             SentParts::Sent(at)
         } else {
-            self.shed(&item, warmth, counters);
+            self.shed(store, hash, &item, warmth, counters);
             SentParts::Refused(at)
         }
     }
@@ -340,7 +340,7 @@ impl Demoter {
             counters.demoted.add(1);
             return (true, Destination::Flash);
         }
-        self.shed(item, leaving.warmth, counters);
+        self.shed(store, leaving.hash, item, leaving.warmth, counters);
         (is_clean, Destination::Nowhere)
     }
 
@@ -387,11 +387,8 @@ impl Demoter {
         warmth: u8,
         counters: &Counters,
     ) -> bool {
-        let state = item.state();
-        let subclass = remembered(state).unwrap_or(store.unknown_penalty());
-        let bytes = bytes_of(item);
-        let offered = Offered { hash, bytes, warmth, fetched: state.has(State::FETCHED), subclass };
-        let room = self.flash.room(bytes);
+        let offered = offered(store, hash, item, warmth);
+        let room = self.flash.room(offered.bytes);
         let mut admission = self.admission.lock().expect("no panic under this lock");
         let admitted = admission.judge(&offered, store.worth.get(), room, store.clock.now_s());
         drop(admission);
@@ -406,8 +403,9 @@ impl Demoter {
     }
 
     /// Flash had no room for an item that was admitted.
-    fn shed(&self, item: &Item<'_>, warmth: u8, counters: &Counters) {
-        self.admission.lock().expect("no panic under this lock").note_shed(bytes_of(item));
+    fn shed(&self, store: &ItemStore, hash: KeyHash, item: &Item<'_>, warmth: u8, counters: &Counters) {
+        let offered = offered(store, hash, item, warmth);
+        self.admission.lock().expect("no panic under this lock").note_shed(&offered, store.worth.get());
         count_shed(item, warmth, counters);
     }
 
@@ -484,6 +482,13 @@ pub(crate) fn is_over_on_flash(life: Life, item: &Item<'_>) -> bool {
         // The flush removes what was put before it, and nothing of a key is put while memory has an entry of it.
         Life::Flushed => true,
     }
+}
+
+/// What admission asks of an item that leaves memory.
+fn offered(store: &ItemStore, hash: KeyHash, item: &Item<'_>, warmth: u8) -> Offered {
+    let state = item.state();
+    let subclass = remembered(state).unwrap_or(store.unknown_penalty());
+    Offered { hash, bytes: bytes_of(item), warmth, fetched: state.has(State::FETCHED), subclass }
 }
 
 /// Bytes of key and value.

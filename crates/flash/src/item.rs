@@ -59,6 +59,8 @@ pub struct Room {
     pub free_bytes: u64,
     /// Bytes of one buffer. The device gives back one at a time.
     pub buffer_bytes: u64,
+    /// Bytes of all buffers.
+    pub all_bytes: u64,
 }
 
 /// The state of a hash at one moment. Two equal stamps say that no put, invalidation or flush touched the hash in

@@ -6,29 +6,41 @@
 //! back:
 //!
 //! ```text
-//!  room to leave = 2 x share of offered bytes that is worth more / share of offered bytes that the device takes
+//!  room to leave = spare x share of offered bytes that is worth more / share of offered bytes that the device takes
 //! ```
 //!
-//! in buffers, at most one. Both shares are measured. Twice, because memory is evicted column by column, and the items
-//! of a column are often all read or all unread. An item that nothing outranks has to leave no room, and items of equal
-//! worth come in the order of their arrival.
+//! in buffers, at most all but two. Both shares are measured. The spare part is measured as well: it goes up while items
+//! are lost that the device could have taken with all that is worth more, and slowly down again. It has to be above one
+//! because memory is evicted column by column, and the items of a column are often all read or all unread. An item that
+//! nothing outranks has to leave no room, and items of equal worth come in the order of their arrival.
 
 use super::{Offered, RANKS, rank_of, saved_per_byte};
 use larder_allocation::WorthOptions;
 use larder_flash::Room;
 
-/// The room that is left, in parts of what is expected to be needed.
+/// The room that is left, in parts of what is expected to be needed, when the first items are lost.
 const SPARE: f32 = 2.0;
+/// The spare part is between these.
+const SPARE_MIN: f32 = 1.0;
+const SPARE_MAX: f32 = 32.0;
 /// The same while nothing is lost.
 const SPARE_IN_CALM: f32 = 0.25;
+/// The spare part goes up by this factor after a period in which a larger share than [`DESERVING_LOST_MAX`] of all
+/// bytes was of items that were lost although the device could have taken them.
+const SPARE_UP: f32 = 1.3;
+const DESERVING_LOST_MAX: f32 = 1.0 / 64.0;
+/// And down by this one after another period.
+const SPARE_DOWN: f32 = 0.99;
 /// The device counts as taking at least so much of what is offered.
 const SHARE_MIN: f32 = 1.0 / 64.0;
 /// How fast the share of what is taken goes up again when nothing is lost.
 const RECOVERY: f32 = 1.25;
+/// The shares are those of the last so many periods, about.
+const PERIODS: u64 = 8;
 
 /// Measures what is offered and what is taken. A period is as long as it takes until one buffer was offered.
 pub(super) struct Pace {
-    /// Bytes that were offered of each rank. They count half as much after each period.
+    /// Bytes that were offered of each rank. They count a little less after each period.
     offered: Box<[u64]>,
     /// For each rank, the share of the offered bytes of higher ranks, as of the last period.
     outranked: Box<[f32]>,
@@ -38,8 +50,11 @@ pub(super) struct Pace {
     seen: u64,
     /// Those of them that were not taken.
     lost: u64,
+    /// Those of them that were not taken though the device could take them and all that outranks them.
+    deserving_lost: u64,
     /// The share of the offered bytes that is taken, of the last few periods.
     taken: f32,
+    spare: f32,
 }
 
 impl Pace {
@@ -50,7 +65,9 @@ impl Pace {
             worth: WorthOptions::default(),
             seen: 0,
             lost: 0,
+            deserving_lost: 0,
             taken: 1.0,
+            spare: SPARE,
         }
     }
 
@@ -68,21 +85,30 @@ impl Pace {
         let (rank, bytes) = (rank_of(saved_per_byte(offered, worth)), offered.bytes.max(1));
         self.offered[rank] = self.offered[rank].saturating_add(bytes);
         self.seen = self.seen.saturating_add(bytes);
-        let spare = if self.taken >= 1.0 { SPARE_IN_CALM } else { SPARE };
-        let leaves = (spare * self.outranked[rank] / self.taken).min(1.0) * room.buffer_bytes as f32;
+        let spare = if self.taken >= 1.0 { SPARE_IN_CALM } else { self.spare };
+        // The device always has one buffer to write while the next one is filled.
+        let others = room.all_bytes.saturating_sub(2 * room.buffer_bytes).max(room.buffer_bytes);
+        let leaves =
+            (spare * self.outranked[rank] / self.taken * room.buffer_bytes as f32).min(others as f32);
         // A put that finds no room at all is for flash to refuse. A value longer than a buffer goes in parts, which
         // wait for the device.
-        let needs = (leaves as u64 + bytes).min(room.buffer_bytes);
+        let needs = (leaves as u64 + bytes).min(others);
         let is_admitted = leaves == 0.0 || room.free_bytes >= needs;
         if !is_admitted {
-            self.lose(bytes);
+            self.lose(offered, worth);
         }
         is_admitted
     }
 
-    /// Flash did not take so many bytes that were offered.
-    pub(super) fn lose(&mut self, bytes: u64) {
-        self.lost = self.lost.saturating_add(bytes);
+    /// Flash did not take an item that was offered.
+    pub(super) fn lose(&mut self, offered: &Offered, worth: WorthOptions) {
+        self.lost = self.lost.saturating_add(offered.bytes);
+        let rank = rank_of(saved_per_byte(offered, worth));
+        // The share of the offered bytes that is of this rank or a higher one.
+        let with_it = if rank == 0 { 1.0 } else { self.outranked[rank - 1] };
+        if with_it <= self.taken {
+            self.deserving_lost = self.deserving_lost.saturating_add(offered.bytes);
+        }
     }
 
     /// Bytes of the ranking.
@@ -94,15 +120,19 @@ impl Pace {
         let taken = 1.0 - self.lost as f32 / self.seen as f32;
         self.taken = match self.lost {
             0 => (self.taken * RECOVERY).min(1.0),
-            _ => self.taken.midpoint(taken).max(SHARE_MIN),
+            _ => self.taken + (taken - self.taken) / PERIODS as f32,
         };
-        (self.seen, self.lost) = (0, 0);
+        self.taken = self.taken.max(SHARE_MIN);
+        let lost_too_much = self.deserving_lost as f32 > self.seen as f32 * DESERVING_LOST_MAX;
+        let spare = self.spare * if lost_too_much { SPARE_UP } else { SPARE_DOWN };
+        self.spare = spare.clamp(SPARE_MIN, SPARE_MAX);
+        (self.seen, self.lost, self.deserving_lost) = (0, 0, 0);
         let all: u64 = self.offered.iter().sum();
         let mut above = 0;
         for (outranked, offered) in self.outranked.iter_mut().zip(&mut self.offered).rev() {
             *outranked = above as f32 / all.max(1) as f32;
             above += *offered;
-            *offered /= 2;
+            *offered -= *offered / PERIODS;
         }
     }
 }
@@ -132,7 +162,7 @@ mod tests {
         }
 
         fn room(&self) -> Room {
-            Room { free_bytes: self.room, buffer_bytes: BUFFER_BYTES }
+            Room { free_bytes: self.room, buffer_bytes: BUFFER_BYTES, all_bytes: self.all }
         }
 
         fn put(&mut self, bytes: u64) -> bool {
@@ -165,21 +195,34 @@ mod tests {
     /// Offers 100 buffers of items, of which one in `read_of` was read, `times` as fast as the device writes. Returns
     /// the shares that were taken of the read and of the other ones.
     fn burst(times: f64, read_of: u64, by_worth: bool) -> (f64, f64) {
-        let (mut pace, mut buffers) = (Pace::new(), Buffers::new(3));
+        burst_of(times, &|n| n % read_of == 0, (3, 1), by_worth)
+    }
+
+    /// As [`burst`], where `is_read` says which items were read. There are so many buffers, and so many items are
+    /// offered at once.
+    fn burst_of(
+        times: f64,
+        is_read: &dyn Fn(u64) -> bool,
+        (buffers, at_once): (u64, u64),
+        by_worth: bool,
+    ) -> (f64, f64) {
+        let (mut pace, mut buffers) = (Pace::new(), Buffers::new(buffers));
         let (mut taken, mut offered, mut owed) = ([0u64; 2], [0u64; 2], 0.0);
         for n in 0..100 * BUFFER_BYTES / ITEM_BYTES {
-            let is_read = n % read_of == 0;
+            let is_read = is_read(n);
             offered[usize::from(is_read)] += 1;
             let of = item(n, is_read);
             if !by_worth || pace.admits(&of, WorthOptions::default(), buffers.room()) {
                 match buffers.put(ITEM_BYTES) {
                     true => taken[usize::from(is_read)] += 1,
-                    false => pace.lose(ITEM_BYTES),
+                    false => pace.lose(&of, WorthOptions::default()),
                 }
             }
             owed += ITEM_BYTES as f64 / times;
-            buffers.write(owed as u64);
-            owed -= owed.floor();
+            while owed >= ITEM_BYTES as f64 && n % at_once == 0 {
+                buffers.write(ITEM_BYTES);
+                owed -= ITEM_BYTES as f64;
+            }
         }
         let share = |of: usize| taken[of] as f64 / offered[of] as f64;
         (share(1), share(0))
@@ -193,6 +236,16 @@ mod tests {
         assert!(unread > 0.27, "{unread}");
         let (by_arrival, _) = burst(2.0, 4, false);
         assert!(by_arrival < 0.6, "{by_arrival}");
+    }
+
+    #[test]
+    fn a_burst_that_comes_by_columns_loses_what_nobody_read() {
+        // One column in four was read, which ones is random. Two columns leave at once.
+        let column_items = 2 * BUFFER_BYTES / ITEM_BYTES;
+        let is_read = |n: u64| (n / column_items).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 62 == 0;
+        let (read, unread) = burst_of(1.5, &is_read, (4, 2 * column_items), true);
+        assert!(read > 0.92, "{read}");
+        assert!(unread > 0.3, "{unread}");
     }
 
     #[test]
@@ -215,7 +268,11 @@ mod tests {
     fn a_value_longer_than_all_buffers_goes_to_a_device_that_keeps_up() {
         let mut pace = Pace::new();
         let worth = WorthOptions::default();
-        let room = Room { free_bytes: 3 * BUFFER_BYTES / 2, buffer_bytes: BUFFER_BYTES };
+        let room = Room {
+            free_bytes: 3 * BUFFER_BYTES / 2,
+            buffer_bytes: BUFFER_BYTES,
+            all_bytes: 3 * BUFFER_BYTES,
+        };
         assert!((0..1000).all(|n| pace.admits(&item(n, true), worth, room)));
         let long = Offered { bytes: 20 * BUFFER_BYTES, ..item(1000, false) };
         assert!(pace.admits(&long, worth, room));

@@ -794,7 +794,8 @@ impl Log {
         let in_open = in_open.and_then(|open| open.read().as_ref().map(Content::bytes_left)).unwrap_or(0);
         let spare = kind == Kind::Extents && append.log.is_none();
         let buffers = append.free.len().saturating_sub(usize::from(spare));
-        Room { free_bytes: in_open + buffers as u64 * buffer_bytes, buffer_bytes }
+        let all_bytes = u64::from(self.shape.buffers) * buffer_bytes;
+        Room { free_bytes: in_open + buffers as u64 * buffer_bytes, buffer_bytes, all_bytes }
     }
 
     /// Whether at least `count` numbers of the log table are free.

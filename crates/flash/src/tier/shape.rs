@@ -118,7 +118,8 @@ impl Shape {
         let log_segments = log_zones * (zone_pages / segment_pages);
         // Some zones are always erased. If numbers run out all the same, the oldest zones are merged or dropped.
         let log_ids = (log_segments - log_segments / 64 + 4).min(WIDE_IDS);
-        let buffers = (memory / 4 / shape.bytes()).clamp(3, 4);
+        // More of them hold more of a burst, and let what is worth more wait for the device.
+        let buffers = (memory / 4 / shape.bytes()).clamp(3, 4).max((memory / 8 / shape.bytes()).min(8));
         let chunk_pages = CHUNK_PAGES.min(segment_pages as usize);
         let items = shape.entries() as u64;
         let writer = Writer::bytes_for(chunk_pages, segment_pages, items, false) + 4 * items;
