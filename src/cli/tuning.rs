@@ -66,12 +66,12 @@ pub(crate) static KEYS: &[Key] = &[
     Key {
         name: "reclaim",
         help: "how space is freed: greedy (the zone with the fewest live bytes, whose live items are written again), \
-               quick (the oldest zone, with all in it) or adaptive (greedy, but while there is space only zones with \
-               much garbage)",
+               quick (the oldest zone, with all in it), normal-quick (greedy, but many old zones at once when erased \
+               space runs short) or adaptive (greedy, but while there is space only zones with much garbage)",
         default: "adaptive", example: "quick", figure: "quick_drops",
         set: |s, v| {
             s.flash.reclaim = one_of(v, &[("adaptive", ReclaimPolicy::Adaptive), ("greedy", ReclaimPolicy::Greedy),
-                ("quick", ReclaimPolicy::Quick)])?;
+                ("quick", ReclaimPolicy::Quick), ("normal-quick", ReclaimPolicy::NormalQuick)])?;
             Ok(())
         },
     },

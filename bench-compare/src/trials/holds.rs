@@ -18,6 +18,8 @@ const ROUNDS: u32 = 5;
 /// Bytes of keys and values stored in a second: less than any disk writes, so that the trial asks what is kept and not
 /// what is too fast.
 const BYTES_PER_S: f64 = 40e6;
+/// The most items stored in a second, for the same reason: server, keeper and the threads of flash share one core.
+const ITEMS_PER_S: f64 = 50e3;
 /// Bytes that a record takes on flash beside its key and value.
 const RECORD_MORE: f64 = 8.0;
 /// Size of the flash at full scale, MiB.
@@ -139,13 +141,14 @@ pub(crate) fn run(holds: &Holds, stage: &Stage<'_>) -> Result<(TrialFigures, Pro
     Ok((figures, process))
 }
 
-/// Stores all rounds no faster than [`BYTES_PER_S`]. `choose` says which item comes at a position. Says how many were
-/// refused.
+/// Stores all rounds no faster than [`BYTES_PER_S`] and [`ITEMS_PER_S`]. `choose` says which item comes at a position.
+/// Says how many were refused.
 fn store(holds: &Holds, exchange: &mut Exchange<'_>, mut choose: impl FnMut(u32) -> u32) -> Result<u64> {
     let (began, all) = (Instant::now(), holds.items() * ROUNDS);
     let (mut refused, mut at) = (0, 0);
+    let each_s = (holds.payload_bytes() / BYTES_PER_S).max(1.0 / ITEMS_PER_S);
     while at < all {
-        let due = Duration::from_secs_f64(f64::from(at) * holds.payload_bytes() / BYTES_PER_S);
+        let due = Duration::from_secs_f64(f64::from(at) * each_s);
         std::thread::sleep(due.saturating_sub(began.elapsed()));
         let batch: Vec<u32> = (at..all.min(at + STORE_DEPTH as u32)).map(&mut choose).collect();
         refused += exchange.set(&batch)?;

@@ -61,11 +61,15 @@ pub enum OpsPolicy {
 /// How zones are reclaimed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ReclaimPolicy {
-    /// Greedy between the watermarks, quick below the low one.
+    /// Greedy. While many zones are erased, only zones with much garbage.
     #[default]
     Adaptive,
     /// Reclaim the zone with the fewest live bytes, and write its survivors again.
     Greedy,
-    /// Drop the oldest zone unread.
+    /// Below the low watermark, drop the oldest zone unread.
     Quick,
+    /// Greedy between the watermarks. Below the low one, drop 1.8 times as many zones unread as it has, oldest first,
+    /// and with [`OpsPolicy::Heuristic`] raise the marks by a half (NormalGC and QuickGC of "Optimizing Flash-based
+    /// Key-value Cache Systems").
+    NormalQuick,
 }

@@ -31,6 +31,9 @@ pub const GARBAGE_ALWAYS_PERCENT: u32 = 85;
 /// Least share of a zone, percent, that has to be garbage if the zone is reclaimed at all: for less, more is written
 /// than is gained.
 pub const GARBAGE_MIN_PERCENT: u32 = 6;
+/// How many zones [`ReclaimPolicy::NormalQuick`] drops at once, in low marks (the slides on flash key-value caches,
+/// "Implementation: QuickGC").
+pub const QUICK_PER_LOW: f64 = 1.8;
 
 /// What reclaim is to do now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,8 +43,8 @@ pub enum Work {
     /// Reclaim the zone with the fewest live bytes ([`greedy`]), and write its survivors again, if at least so many
     /// percent of the zone are garbage.
     Greedy(u32),
-    /// Drop the oldest zone ([`oldest`]) unread.
-    Quick,
+    /// Drop so many zones unread, the oldest first ([`oldest`]).
+    Quick(u32),
 }
 
 /// How fast zones are filled and reclaimed, as a [`Meter`] measures it, for [`OpsPolicy::Queuing`].
@@ -71,9 +74,11 @@ pub struct Watermarks {
     low: u32,
     low_min: u32,
     low_max: u32,
-    /// Whether fewer zones than the low mark were erased at the last observation. The mark is doubled only once until
+    /// Whether fewer zones than the low mark were erased at the last observation. The mark is raised only once until
     /// that ends.
     below: bool,
+    /// The low mark before it was raised last.
+    low_before: u32,
 }
 
 impl Watermarks {
@@ -97,7 +102,7 @@ impl Watermarks {
             }
             OpsPolicy::Heuristic | OpsPolicy::Queuing => (low_min, share(WINDOW_PERCENT).min(half).max(1)),
         };
-        Watermarks { policy, zones, window, low, low_min, low_max, below: false }
+        Watermarks { policy, zones, window, low, low_min, low_max, below: false, low_before: low }
     }
 
     /// The low mark: with fewer erased zones, any garbage is reclaimed.
@@ -113,10 +118,12 @@ impl Watermarks {
     /// Moves the marks. To be called once for each round of reclaim; `free` zones are erased.
     ///
     /// * Static: the marks do not move.
-    /// * Heuristic: the low mark is doubled each time `free` falls below it. It goes down by one percent of all zones
-    ///   (at least one zone) whenever the high mark is reached.
+    /// * Heuristic: the low mark is doubled each time `free` falls below it, and raised by a half where the zones are
+    ///   dropped by [`ReclaimPolicy::NormalQuick`]. It goes down by one percent of all zones (at least one zone)
+    ///   whenever the high mark is reached.
     /// * Queuing: the low mark is [`Rates::queue_zones`], and as high as possible where that is `None`.
-    pub fn observe(&mut self, free: u32, rates: Rates) {
+    pub fn observe(&mut self, reclaim: ReclaimPolicy, free: u32, rates: Rates) {
+        self.low_before = self.low;
         match self.policy {
             OpsPolicy::Static(_) => {}
             OpsPolicy::Heuristic => {
@@ -126,7 +133,11 @@ impl Watermarks {
                 let falls = free < self.low && !self.below;
                 self.below = free < self.low;
                 if falls {
-                    self.low = self.low.saturating_mul(2).min(self.low_max);
+                    let raised = match reclaim {
+                        ReclaimPolicy::NormalQuick => self.low.saturating_add(self.low.div_ceil(2)),
+                        _ => self.low.saturating_mul(2),
+                    };
+                    self.low = raised.min(self.low_max);
                 }
             }
             OpsPolicy::Queuing => {
@@ -149,7 +160,9 @@ impl Watermarks {
     /// * Adaptive: greedy. Below the high mark, the further below, the less garbage makes a zone worth it; above, it
     ///   takes [`GARBAGE_ALWAYS_PERCENT`].
     /// * Greedy: greedy below the high mark, whatever there is to gain.
-    /// * Quick: quick below the low mark.
+    /// * Quick: below the low mark, the oldest zone.
+    /// * Normal and quick: greedy between the marks. Below the low one, [`QUICK_PER_LOW`] times as many zones at once
+    ///   as it had before it was raised.
     ///
     /// If [`greedy`] finds no zone, the caller waits until `free` is below the low mark, and then drops the [`oldest`]
     /// zone.
@@ -158,7 +171,11 @@ impl Watermarks {
             ReclaimPolicy::Adaptive if free < self.high() => Work::Greedy(self.garbage_percent(free)),
             ReclaimPolicy::Adaptive => Work::Greedy(GARBAGE_ALWAYS_PERCENT),
             ReclaimPolicy::Greedy if free < self.high() => Work::Greedy(GARBAGE_MIN_PERCENT),
-            ReclaimPolicy::Quick if free < self.low() => Work::Quick,
+            ReclaimPolicy::Quick if free < self.low() => Work::Quick(1),
+            ReclaimPolicy::NormalQuick if free < self.low() => {
+                Work::Quick((QUICK_PER_LOW * f64::from(self.low_before)).ceil() as u32)
+            }
+            ReclaimPolicy::NormalQuick if free < self.high() => Work::Greedy(GARBAGE_MIN_PERCENT),
             _ => Work::Idle,
         }
     }

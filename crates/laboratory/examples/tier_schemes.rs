@@ -87,6 +87,7 @@ const fn on_ftl(name: &'static str, reclaim: ReclaimPolicy, trims: bool) -> Sche
 const ADAPTIVE: Scheme = on_blocks("adaptive, the default", ReclaimPolicy::Adaptive);
 const GREEDY: Scheme = on_blocks("greedy (DIDACache-Space)", ReclaimPolicy::Greedy);
 const QUICK: Scheme = on_blocks("quick (DIDACache-Locality)", ReclaimPolicy::Quick);
+const NORMAL_QUICK: Scheme = on_blocks("normal-quick (the slides)", ReclaimPolicy::NormalQuick);
 const FIFO: Scheme = on_ftl("FIFO on an FTL (like Fatcache)", ReclaimPolicy::Quick, true);
 
 enum Drive {
@@ -285,7 +286,7 @@ impl Run {
 fn slides(title: &str, keys: u32, rounds: u32, every_ns: u64) {
     head(title, "scheme | background | put/s | put p99.9 us | hit %");
     for (scheme, background) in
-        [ADAPTIVE, QUICK, FIFO].into_iter().flat_map(|one| [(one, true), (one, false)])
+        [ADAPTIVE, QUICK, NORMAL_QUICK, FIFO].into_iter().flat_map(|one| [(one, true), (one, false)])
     {
         let mut run = Run::new(&scheme, background);
         let (mut last, puts) = (0, keys as u64 * rounds as u64);
@@ -358,6 +359,7 @@ fn reclaim(every_ns: u64) {
     head(&format!("Ways to reclaim, 42 % live, a request every {every_ns} ns"), "scheme | put/s | hit %");
     let schemes = [
         QUICK,
+        NORMAL_QUICK,
         ADAPTIVE,
         GREEDY,
         on_ftl("FIFO on an FTL, TRIM", ReclaimPolicy::Quick, true),

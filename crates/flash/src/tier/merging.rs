@@ -524,9 +524,10 @@ impl Rooms for MergeRooms<'_> {
         if let Some((_, page)) = self.open(facts.head.kind) {
             *page = facts.first_page + facts.pages;
         }
-        self.merging.space.note_merged(facts.zone, facts.head.sequence);
+        let bytes = facts.pages as u64 * PAGE_BYTES as u64;
+        self.merging.space.note_merged(facts.zone, facts.head.sequence, bytes);
         let counters = &self.merging.lookup.status.counters;
-        counters.appended_bytes.fetch_add(facts.pages as u64 * PAGE_BYTES as u64, Relaxed);
+        counters.appended_bytes.fetch_add(bytes, Relaxed);
         counters.segments_written.fetch_add(1, Relaxed);
     }
 }

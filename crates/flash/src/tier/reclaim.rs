@@ -88,7 +88,7 @@ impl Reclaim {
         }
         let worked = match self.space.work(self.policy) {
             Work::Idle => false,
-            Work::Quick => self.drop_oldest(),
+            Work::Quick(zones) => (0..zones).fold(false, |dropped, _| self.drop_oldest() || dropped),
             Work::Greedy(garbage_percent) if self.lookup.has_generations && self.merging.has_merged() => {
                 match self.merging.collect(garbage_percent) {
                     Round::NotDue => self.reclaim_greedily(garbage_percent),
@@ -110,7 +110,8 @@ impl Reclaim {
     /// the room, and the writer waits a while for it; otherwise the oldest zone is dropped. Says whether there may be
     /// an erased zone now.
     pub(crate) fn make_room(&self, waited: Duration) -> bool {
-        let may_wait = self.policy != ReclaimPolicy::Quick && self.lookup.status.is_threaded();
+        let drops = matches!(self.policy, ReclaimPolicy::Quick | ReclaimPolicy::NormalQuick);
+        let may_wait = !drops && self.lookup.status.is_threaded();
         let has_garbage = || self.space.has_garbage() || self.merging.has_garbage();
         if may_wait && waited < ZONE_WAIT_MAX && has_garbage() {
             self.lookup.status.ask();

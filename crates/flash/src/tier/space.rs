@@ -16,6 +16,8 @@ use crate::space::{self, ChannelLoad, FreeZones, Meter, Watermarks, Work, ZoneSu
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+/// Loads of channels are those of the last so many zones of each, about.
+const LOAD_ZONES: u64 = 4;
 /// Seconds of writing that the measured write rate looks back on.
 const RATE_WINDOW_S: f64 = 10.0;
 /// For each percent of the space that is live and should not be, a reclaim drops so many percent of the cold records.
@@ -147,6 +149,8 @@ struct Zones {
     /// So many erased zones are kept for merges.
     for_merges: u32,
     load: ChannelLoad,
+    /// Bytes written since the loads were last halved.
+    load_bytes: u64,
     marks: Watermarks,
     meter: Meter,
 }
@@ -169,6 +173,7 @@ impl Zones {
             free,
             for_merges: 0,
             load: ChannelLoad::new(geometry.channels),
+            load_bytes: 0,
             marks,
             meter: Meter::new(RATE_WINDOW_S),
         }
@@ -192,8 +197,19 @@ impl Zones {
     }
 
     /// Moves the marks to what was measured.
-    fn observe(&mut self) {
-        self.marks.observe(self.spare(), self.meter.rates());
+    /// `bytes` were written to a zone. What was written earlier counts half as much after each [`LOAD_ZONES`] zones of
+    /// every channel.
+    fn add_load(&mut self, zone: ZoneId, bytes: u64) {
+        self.load.add(zone, bytes);
+        self.load_bytes += bytes;
+        if self.load_bytes >= LOAD_ZONES * u64::from(self.load.channels()) * self.zone_bytes {
+            self.load.age();
+            self.load_bytes = 0;
+        }
+    }
+
+    fn observe(&mut self, reclaim: ReclaimPolicy) {
+        self.marks.observe(reclaim, self.spare(), self.meter.rates());
     }
 
     /// The next zone to write with segments from `sequence` on, and whether it is erased.
@@ -424,7 +440,7 @@ impl Space {
     /// Moves the marks, and says what they ask for.
     pub(crate) fn work(&self, reclaim: ReclaimPolicy) -> Work {
         let mut zones = self.zones();
-        zones.observe();
+        zones.observe(reclaim);
         zones.marks.work(reclaim, zones.spare())
     }
 
@@ -478,9 +494,9 @@ impl Space {
     /// `bytes` were written to a zone: `part` of its length.
     pub(crate) fn note_written(&self, zone: ZoneId, bytes: u64, part: f64) {
         let mut zones = self.zones();
-        zones.load.add(zone, bytes);
-        let now = self.status.open_for_s();
-        zones.meter.took(part, now);
+        let now_s = self.status.open_for_s();
+        zones.add_load(zone, bytes);
+        zones.meter.took(part, now_s);
     }
 
     /// A segment was written to its zone, behind those that are there.
@@ -579,8 +595,10 @@ impl Space {
     }
 
     /// A merge has written the segment of this sequence to a zone.
-    pub(crate) fn note_merged(&self, zone: ZoneId, sequence: u64) {
-        self.zones().get(zone).role = Role::Merging(sequence);
+    pub(crate) fn note_merged(&self, zone: ZoneId, sequence: u64, bytes: u64) {
+        let mut zones = self.zones();
+        zones.get(zone).role = Role::Merging(sequence);
+        zones.add_load(zone, bytes);
     }
 
     /// The merge is complete, or was given up: its zones are zones of a generation.

@@ -38,7 +38,8 @@ macro_rules! counters {
             pub segments: u64,
             /// Zones by their use.
             pub zones: ZoneCounts,
-            /// The low watermark: with fewer erased zones, zones are dropped unread.
+            /// The low watermark: with fewer erased zones, zones with little garbage are reclaimed, or, with the quick
+            /// policies, zones are dropped unread.
             pub zones_low: u32,
             /// The high watermark: with so many erased zones, nothing is reclaimed.
             pub zones_high: u32,

@@ -141,6 +141,19 @@ impl FlashSettings {
                  --flash sim:PROFILE:SIZE or --flash PATH:SIZE, not both",
             );
         }
+        let has_zones = |device: &FlashDevice| matches!(device, FlashDevice::Simulated { profile, .. } if !profile.starts_with("ftl"));
+        if self.zone_bytes.is_some() && self.devices.iter().any(has_zones) {
+            refuse(
+                "the simulated drives sim:zoned and sim:open-channel have zones of their own, so zone would change \
+                 nothing: leave it out of [flash.tuning], or take sim:ftl",
+            );
+        }
+        if simulated > 0 && self.direct != Direct::Auto {
+            refuse(
+                "a simulated drive has no page cache before it, so direct would change nothing: leave it out of \
+                 [flash.tuning]",
+            );
+        }
         if !evicts && (self.admit != Admit::default() || self.write_budget_bytes.is_some()) {
             refuse(
                 "with -M an item leaves memory only if flash takes it, so --flash-admit and --flash-write-budget would \
@@ -258,6 +271,7 @@ pub(crate) fn reclaim_name(reclaim: ReclaimPolicy) -> &'static str {
         ReclaimPolicy::Adaptive => "adaptive",
         ReclaimPolicy::Greedy => "greedy",
         ReclaimPolicy::Quick => "quick",
+        ReclaimPolicy::NormalQuick => "normal-quick",
     }
 }
 
@@ -308,7 +322,20 @@ mod tests {
         let drive = FlashDevice::Simulated { profile: "ftl".to_owned(), size_bytes: 1 << 30 };
         let drives = |devices| FlashSettings { devices, ..flash.clone() };
         assert!(drives(vec![drive.clone(), drive.clone()]).check(true).is_ok());
-        refused(drives([one(), vec![drive]].concat()), true, "not both");
+        refused(drives([one(), vec![drive.clone()]].concat()), true, "not both");
+        let zones = |profile: &str| FlashSettings {
+            devices: vec![FlashDevice::Simulated { profile: profile.to_owned(), size_bytes: 1 << 30 }],
+            zone_bytes: Some(1 << 20),
+            ..flash.clone()
+        };
+        assert!(zones("ftl-28").check(true).is_ok());
+        refused(zones("zoned"), true, "zones of their own");
+        refused(zones("open-channel"), true, "zones of their own");
+        refused(
+            FlashSettings { direct: Direct::Off, ..drives(vec![drive]) },
+            true,
+            "direct would change nothing",
+        );
         let read = FlashSettings { admit: Admit { only_read: true, reject_first_s: 0 }, ..flash.clone() };
         assert!(read.check(true).is_ok());
         refused(read, false, "with -M");

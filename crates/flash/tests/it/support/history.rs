@@ -28,12 +28,17 @@ pub struct Setup {
 
 impl Setup {
     pub fn random(dice: &mut Dice, recover: Recover) -> Setup {
-        let reclaims = [ReclaimPolicy::Adaptive, ReclaimPolicy::Greedy, ReclaimPolicy::Quick];
+        let reclaims = [
+            ReclaimPolicy::Adaptive,
+            ReclaimPolicy::Greedy,
+            ReclaimPolicy::Quick,
+            ReclaimPolicy::NormalQuick,
+        ];
         Setup {
             recover,
             generations: dice.chance(50),
             works_at_once: !dice.chance(70),
-            reclaim: reclaims[dice.below(3) as usize],
+            reclaim: reclaims[dice.below(4) as usize],
             value_max: [300, 1500, 5000, 9000][dice.below(4) as usize],
         }
     }
