@@ -22,9 +22,10 @@
 //! ([`MetaLog::wants_seal`]).
 //!
 //! **If the device fails**: a frame that cannot be appended to one zone goes to the other zone, as part of a state.
-//! If that fails too, a state that keeps nothing is tried in both zones. If one zone takes it, commits go on, and
-//! only a restart finds an empty device. If neither zone takes it, the log is broken ([`MetaLog::is_broken`]):
-//! nothing is committed any more, and the tier must make sure that no segment survives.
+//! If that fails too, the first zone is erased and takes the state: a loss of power in between loses the log. If that
+//! fails as well, a state that keeps nothing is tried in both zones. If one zone takes it, commits go on, and only a
+//! restart finds an empty device. If neither zone takes it, the log is broken ([`MetaLog::is_broken`]): nothing is
+//! committed any more, and the tier must make sure that no segment survives.
 //!
 //! * `frame.rs` is the format. `scan.rs` reads a zone. `open.rs` decides what is kept. `zone.rs` writes and erases.
 //! * `journal.rs` has the journal records, and its own lock. `ranges.rs` has the floors of ranges of hashes.
@@ -61,6 +62,8 @@ const CAS_RESERVE: u64 = 1 << 24;
 /// Distance between the last number of a round and the first number of the next one: frames that were torn have used
 /// numbers that are not known.
 const ROUND_GAP: u64 = 1 << 16;
+/// More segments than are written between two starts.
+const SESSION_SEQUENCES: u64 = 1 << 40;
 /// Deleted prefixes take one part in so many of a meta zone at most.
 const PREFIXES_SHARE: usize = 16;
 /// How long [`MetaLog::wait_and_tend`] waits for a segment to become durable when the records in force do not fit.
@@ -150,7 +153,7 @@ impl MetaLog {
     pub(crate) fn open(device: Arc<dyn Device>, options: MetaOptions) -> Result<Opened, FlashError> {
         let Found { start, zone, last, state, journal } = open::find_or_format(&*device, options)?;
         let LogState { mut superblock, zones: known, prefixes, .. } = state;
-        let next_sequence = superblock.next_sequence;
+        let next_sequence = superblock.next_sequence.max(superblock.flush_floor);
         superblock.next_sequence = next_sequence.saturating_add(RESERVE);
         superblock.clean = false;
         superblock.journaled = options.recover == Recover::Journal;
@@ -557,10 +560,18 @@ impl MetaLog {
                 Err(error) => tracing::warn!("flash: meta zone {}: {error}", writer.zone.0),
             }
         }
-        match self.begin_in_other_zone(writer) {
+        match self.begin_in_other_zone(writer).or_else(|_| self.begin_again(writer)) {
             Ok(()) => Ok(()),
             Err(error) => self.keep_nothing(writer, error),
         }
+    }
+
+    /// Begins a new round in the zone of the writer, which is erased first.
+    fn begin_again(&self, writer: &mut Writer) -> Result<(), DeviceError> {
+        let (state, covered) = self.state(writer);
+        self.begin_round(writer, writer.zone, state, covered.oldest_segment)?;
+        self.note_durable(&covered);
+        Ok(())
     }
 
     /// Begins a new round in the other zone, and erases this one.
@@ -595,20 +606,18 @@ impl MetaLog {
     }
 
     /// The last resort when a frame cannot be written anywhere: a state that keeps nothing. Memory and device stay
-    /// consistent until the next restart, which finds an empty device.
+    /// consistent until the next restart, which finds an empty device. Nor does it find what is written from now on: a
+    /// segment that is open has an older sequence than the extents that are written meanwhile, and may yet get records
+    /// that supersede them.
     fn keep_nothing(&self, writer: &mut Writer, error: DeviceError) -> Result<(), DeviceError> {
         tracing::error!("flash: the meta zones fail: {error}; nothing on the device is to survive a restart");
         let upto = self.journal.added();
-        let floor = writer.superblock.next_sequence;
-        writer.superblock.flush_floor = floor;
-        writer.superblock.next_sequence = floor.saturating_add(RESERVE);
+        writer.superblock.flush_floor = writer.superblock.next_sequence.saturating_add(SESSION_SEQUENCES);
         for zone in [ZoneId(1 - writer.zone.0), writer.zone] {
             let superblock = writer.superblock.clone();
             let prefixes = PrefixFloors::default();
             let state = LogState { superblock, zones: Vec::new(), journal: Vec::new(), prefixes };
             if self.begin_round(writer, zone, state, UNPLACED).is_ok() {
-                self.next_sequence.fetch_max(floor, Ordering::AcqRel);
-                self.ceiling.fetch_max(writer.superblock.next_sequence, Ordering::AcqRel);
                 self.journal.commit_with_state(upto);
                 return Ok(());
             }

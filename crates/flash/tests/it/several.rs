@@ -295,6 +295,11 @@ impl Machines {
     }
 }
 
+/// How many histories a test tries: 150, or as many as `LARDER_TORN_HISTORIES` says.
+fn torn_histories() -> u64 {
+    std::env::var("LARDER_TORN_HISTORIES").ok().and_then(|count| count.parse().ok()).unwrap_or(150)
+}
+
 fn torn(seed: u64, recover: Recover) -> Result<Tally, String> {
     let mut dice = Dice(seed ^ (recover as u64) << 56 ^ 1 << 40);
     let machines = Machines::random(&mut dice);
@@ -336,7 +341,7 @@ fn torn(seed: u64, recover: Recover) -> Result<Tally, String> {
 fn whatever_is_torn_away_nothing_wrong_is_found_then_or_later() {
     for recover in [Recover::Clean, Recover::Journal, Recover::BestEffort] {
         let mut tally = Tally::default();
-        for seed in 0..60 {
+        for seed in 0..torn_histories() {
             match torn(seed, recover) {
                 Ok(of) => tally.add(&of),
                 Err(error) => panic!("{error}"),
