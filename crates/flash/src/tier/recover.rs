@@ -56,19 +56,23 @@ impl Restart {
     ) -> Result<Restart, FlashError> {
         let failed = |error: DeviceError| FlashError(format!("flash: {error}"));
         let recovery = Recovery::begin(device.clone(), opened).map_err(failed)?;
-        let used: HashSet<u32> = recovery.left().map(|found| found.zone.0).collect();
+        let mut used: HashSet<u32> = recovery.left().map(|found| found.zone.0).collect();
+        let bounds = opened.zones.iter().enumerate().map(|(zone, bounds)| (ZoneId(zone as u32), bounds));
+        let bounds = bounds.filter(|(zone, bounds)| bounds.void > 0 && !used.contains(&zone.0));
+        // Durable segments that the run before declared missing: they stay so until what they hid is gone.
+        let (missing, voids): (Vec<_>, Vec<_>) = bounds.partition(|(_, bounds)| bounds.top >= bounds.void);
+        let missing: Vec<_> = missing.into_iter().map(|(zone, bounds)| (zone, bounds.top)).collect();
+        used.extend(missing.iter().map(|(zone, _)| zone.0));
         // Zones without segments are written again, and what is written then must count.
-        let voids =
-            opened.zones.iter().enumerate().map(|(zone, bounds)| (ZoneId(zone as u32), bounds.void + 1));
-        let voids: Vec<_> = voids.filter(|(zone, end)| *end > 1 && !used.contains(&zone.0)).collect();
+        let voids: Vec<_> = voids.into_iter().map(|(zone, bounds)| (zone, bounds.void + 1)).collect();
         if !voids.is_empty() && !lookup.meta.release(&voids) {
             return Err(FlashError("flash: that zones are empty could not be written down".into()));
         }
         space.begin_recovery(|zone| used.contains(&zone.0));
         lookup.status.set_recovering(!used.is_empty());
         let next_sequence = opened.next_sequence;
-        let running =
-            (!used.is_empty()).then(|| Running { recovery, next_sequence, taken: Taken::default() });
+        let taken = Taken { lost: missing, ..Taken::default() };
+        let running = (!used.is_empty()).then_some(Running { recovery, next_sequence, taken });
         let restart = Restart { lookup, space, log, device, running: Mutex::new(running) };
         restart.replay_journal(opened, writer);
         Ok(restart)

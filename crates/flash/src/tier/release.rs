@@ -199,6 +199,13 @@ impl Release {
         if lost_marks && !are_gone {
             return false;
         }
+        // A device that has failed may be back at the next start. Its segments of the log would then hide what is newer
+        // in the new generation. So the restart takes them for missing, and drops all that is older.
+        let merged_end = log.iter().map(|(_, segments)| end(segments)).max().unwrap_or(0);
+        let lost = self.space.lost_log_zones(merged_end);
+        if !lost.is_empty() && !self.lookup.meta.narrow(&lost) {
+            return false;
+        }
         // If this fails the log stays, and hides the same records in the new generation.
         if !self.note(&ends) {
             return false;

@@ -610,6 +610,16 @@ impl Space {
         }
     }
 
+    /// Zones of the log on a device that has failed, if they have a segment below `end`: for each, bounds by which a
+    /// restart finds none of its segments.
+    pub(crate) fn lost_log_zones(&self, end: u64) -> Vec<(ZoneId, u64, u64)> {
+        let zones = self.zones();
+        let lost =
+            zones.numbered().filter(|(_, zone)| zone.role == Role::Lost && zone.kind() == Some(Kind::Log));
+        let oldest = lost.filter_map(|(number, zone)| Some((number, 0, zone.oldest()?)));
+        oldest.filter(|(.., oldest)| *oldest < end).collect()
+    }
+
     /// Full zones of the log, oldest first.
     pub(crate) fn log_zones(&self) -> Vec<LogZone> {
         let zones = self.zones();
