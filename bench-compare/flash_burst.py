@@ -4,8 +4,8 @@
     cargo build --release
     python3 bench-compare/flash_burst.py --flash sim:ftl:2g --rate 20000
 
-A set of items of 1 KB, larger than the memory, is stored and read all the time. Then the burst begins: each of its items
-is stored once, and one in four is read once, soon after. The program prints how long small requests took before
+A set of items of 1 KB, larger than the memory, is stored and read all the time. Then the burst begins: each of its
+items is stored once, and one in four is read once, soon after. The program prints how long small requests took before
 and during the burst, how much of the set is found afterwards, and how many of the burst's last items, as many as the
 flash holds.
 """
@@ -115,7 +115,7 @@ def measure(options, port):
     stats = client.stats()
     written = (int(stats.get("appended_bytes", 0)) - written) / options.seconds
     stored = rate * options.value_bytes
-    print(f"stored {stored / 1e6:.0f} MB/s ({rate:.0f}/s, {refused} refused), the device wrote {written / 1e6:.0f} MB/s")
+    print(f"stored {stored / 1e6:.0f} MB/s ({rate:.0f}/s, {refused} refused), device {written / 1e6:.0f} MB/s")
     print_latencies("before", before)
     print_latencies("during", during)
     print(f"during the burst {100 * share:.2f} % of the GETs of the set are hits")
@@ -126,7 +126,7 @@ def measure(options, port):
         ("not read", [number for number in last if number % READ_ONE_IN]),
     ):
         share = found_of(client, burst_keys(numbers))
-        print(f"of the burst's last {options.last_mib} MiB: {100 * share:.2f} % of the items that were {name} are found")
+        print(f"of the burst's last {options.last_mib} MiB, {name}: {100 * share:.2f} % found")
     for name in ("alwa", "shed_read", "shed_unread", "quick_drops", "drops_of_all", "evicted_active"):
         print(f"{name} {stats.get(name)}")
 

@@ -31,6 +31,8 @@ pub const GARBAGE_ALWAYS_PERCENT: u32 = 85;
 /// Least share of a zone, percent, that has to be garbage if the zone is reclaimed at all: for less, more is written
 /// than is gained.
 pub const GARBAGE_MIN_PERCENT: u32 = 6;
+/// Loads of channels are those of the last so many zones of each, about.
+pub const LOAD_ZONES: u64 = 4;
 /// How many zones [`ReclaimPolicy::NormalQuick`] drops at once, in low marks (the slides on flash key-value caches,
 /// "Implementation: QuickGC").
 pub const QUICK_PER_LOW: f64 = 1.8;
@@ -260,40 +262,49 @@ pub fn oldest(zones: impl IntoIterator<Item = ZoneSummary>) -> Option<ZoneSummar
     zones.into_iter().min_by_key(|zone| (zone.order, zone.zone))
 }
 
-/// How much work each channel of the device got lately, in any unit, for example bytes.
+/// How many bytes were written to each channel of the device lately.
 #[derive(Clone, Debug)]
-pub struct ChannelLoad(Vec<u64>);
+pub struct ChannelLoad {
+    loads: Vec<u64>,
+    /// Bytes written since the loads were last halved.
+    since: u64,
+    /// The loads are halved when so many bytes were written.
+    halved_after: u64,
+}
 
 impl ChannelLoad {
-    /// So many idle channels, but at least one.
-    pub fn new(channels: u32) -> ChannelLoad {
-        ChannelLoad(vec![0; channels.max(1) as usize])
+    /// So many idle channels, but at least one. What was written counts half as much after each [`LOAD_ZONES`] zones
+    /// of every channel.
+    pub fn new(channels: u32, zone_bytes: u64) -> ChannelLoad {
+        let channels = channels.max(1);
+        let halved_after = LOAD_ZONES * u64::from(channels) * zone_bytes;
+        ChannelLoad { loads: vec![0; channels as usize], since: 0, halved_after }
     }
 
     /// The number of channels.
     pub fn channels(&self) -> u32 {
-        self.0.len() as u32
+        self.loads.len() as u32
     }
 
     /// The channel of a zone; see [`crate::device::Geometry::channels`].
     pub fn channel(&self, zone: ZoneId) -> u32 {
-        zone.0 % self.0.len() as u32
+        zone.0 % self.channels()
     }
 
-    /// Adds work for the channel of a zone.
-    pub fn add(&mut self, zone: ZoneId, work: u64) {
+    /// `bytes` were written to a zone.
+    pub fn add(&mut self, zone: ZoneId, bytes: u64) {
         let channel = self.channel(zone) as usize;
-        self.0[channel] = self.0[channel].saturating_add(work);
-    }
-
-    /// Halves the load of all channels. To be called at a steady pace.
-    pub fn age(&mut self) {
-        self.0.iter_mut().for_each(|load| *load /= 2);
+        self.loads[channel] += bytes;
+        self.since += bytes;
+        if self.since >= self.halved_after {
+            self.loads.iter_mut().for_each(|load| *load /= 2);
+            self.since = 0;
+        }
     }
 
     /// The load of a channel.
     pub fn of(&self, channel: u32) -> u64 {
-        self.0.get(channel as usize).copied().unwrap_or(u64::MAX)
+        self.loads.get(channel as usize).copied().unwrap_or(u64::MAX)
     }
 }
 

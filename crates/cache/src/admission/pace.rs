@@ -9,10 +9,10 @@
 //!  room to leave = spare x share of offered bytes that is worth more / share of offered bytes that the device takes
 //! ```
 //!
-//! in buffers, at most all but two. Both shares are measured. The spare part is measured as well: it goes up while items
-//! are lost that the device could have taken with all that is worth more, and slowly down again. It has to be above one
-//! because memory is evicted column by column, and the items of a column are often all read or all unread. An item that
-//! nothing outranks has to leave no room, and items of equal worth come in the order of their arrival.
+//! in buffers, at most all but two. Both shares are measured. The spare part is measured as well: it goes up while
+//! items are lost that the device could have taken with all that is worth more, and slowly down again. It has to be
+//! above one because memory is evicted column by column, and the items of a column are often all read or all unread. An
+//! item that nothing outranks has to leave no room, and items of equal worth come in the order of their arrival.
 
 use super::{Offered, RANKS, rank_of, saved_per_byte};
 use larder_allocation::WorthOptions;

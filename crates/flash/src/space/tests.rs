@@ -116,13 +116,13 @@ fn the_least_loaded_channel_then_the_least_worn_zone() {
     [(0, 5), (2, 1), (4, 1), (1, 9), (3, 7)]
         .into_iter()
         .for_each(|(zone, resets)| free.add(ZoneId(zone), resets));
-    let mut load = ChannelLoad::new(2);
+    let mut load = ChannelLoad::new(2, 5);
     load.add(ZoneId(2), 10);
     assert_eq!(free.take(&load, |_| true), Some(ZoneId(3)), "channel 1 is idle");
     load.add(ZoneId(3), 20);
     assert_eq!(free.take(&load, |_| true), Some(ZoneId(2)));
-    load.age();
-    assert_eq!((load.of(0), load.of(1)), (5, 10));
+    load.add(ZoneId(0), 10);
+    assert_eq!((load.of(0), load.of(1)), (10, 10), "halved after four zones of both");
     assert_eq!(free.take(&load, |_| true), Some(ZoneId(4)));
     assert_eq!(free.take(&load, |_| true), Some(ZoneId(0)));
     assert_eq!(free.take(&load, |_| true), Some(ZoneId(1)), "the other channel has none left");
@@ -161,7 +161,11 @@ proptest! {
 
     #[test]
     fn less_room_never_means_less_haste(policy in policies(), zones in 2..5000u32, free in 0..5000u32) {
-        let haste = |work| match work { Work::Idle => 0, Work::Greedy(garbage) => 101 - garbage, Work::Quick(_) => 101 };
+        let haste = |work| match work {
+            Work::Idle => 0,
+            Work::Greedy(garbage) => 101 - garbage,
+            Work::Quick(_) => 101,
+        };
         let marks = Watermarks::new(policy, zones, 85, 0);
         use ReclaimPolicy::*;
         for reclaim in [Adaptive, Greedy, Quick, NormalQuick] {
@@ -192,7 +196,7 @@ proptest! {
         channels in 1..5u32, zones in prop::collection::btree_map(0..40u32, 0..6u64, 0..30),
         loads in prop::collection::vec(0..3u64, 5),
     ) {
-        let mut load = ChannelLoad::new(channels);
+        let mut load = ChannelLoad::new(channels, 1 << 20);
         (0..channels).for_each(|c| load.add(ZoneId(c), loads[c as usize]));
         let mut free = FreeZones::new(channels);
         zones.iter().for_each(|(zone, resets)| free.add(ZoneId(*zone), *resets));

@@ -16,8 +16,6 @@ use crate::space::{self, ChannelLoad, FreeZones, Meter, Watermarks, Work, ZoneSu
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Loads of channels are those of the last so many zones of each, about.
-const LOAD_ZONES: u64 = 4;
 /// Seconds of writing that the measured write rate looks back on.
 const RATE_WINDOW_S: f64 = 10.0;
 /// For each percent of the space that is live and should not be, a reclaim drops so many percent of the cold records.
@@ -149,8 +147,6 @@ struct Zones {
     /// So many erased zones are kept for merges.
     for_merges: u32,
     load: ChannelLoad,
-    /// Bytes written since the loads were last halved.
-    load_bytes: u64,
     marks: Watermarks,
     meter: Meter,
 }
@@ -172,8 +168,7 @@ impl Zones {
             zone_bytes: geometry.zone_bytes,
             free,
             for_merges: 0,
-            load: ChannelLoad::new(geometry.channels),
-            load_bytes: 0,
+            load: ChannelLoad::new(geometry.channels, geometry.zone_bytes),
             marks,
             meter: Meter::new(RATE_WINDOW_S),
         }
@@ -197,17 +192,6 @@ impl Zones {
     }
 
     /// Moves the marks to what was measured.
-    /// `bytes` were written to a zone. What was written earlier counts half as much after each [`LOAD_ZONES`] zones of
-    /// every channel.
-    fn add_load(&mut self, zone: ZoneId, bytes: u64) {
-        self.load.add(zone, bytes);
-        self.load_bytes += bytes;
-        if self.load_bytes >= LOAD_ZONES * u64::from(self.load.channels()) * self.zone_bytes {
-            self.load.age();
-            self.load_bytes = 0;
-        }
-    }
-
     fn observe(&mut self, reclaim: ReclaimPolicy) {
         self.marks.observe(reclaim, self.spare(), self.meter.rates());
     }
@@ -495,7 +479,7 @@ impl Space {
     pub(crate) fn note_written(&self, zone: ZoneId, bytes: u64, part: f64) {
         let mut zones = self.zones();
         let now_s = self.status.open_for_s();
-        zones.add_load(zone, bytes);
+        zones.load.add(zone, bytes);
         zones.meter.took(part, now_s);
     }
 
@@ -598,7 +582,7 @@ impl Space {
     pub(crate) fn note_merged(&self, zone: ZoneId, sequence: u64, bytes: u64) {
         let mut zones = self.zones();
         zones.get(zone).role = Role::Merging(sequence);
-        zones.add_load(zone, bytes);
+        zones.load.add(zone, bytes);
     }
 
     /// The merge is complete, or was given up: its zones are zones of a generation.

@@ -310,8 +310,6 @@ fn torn(seed: u64, recover: Recover) -> Result<Tally, String> {
         move || machines.open()
     };
     let mut history = History::open(opens, Arc::new(|| false), setup.clone()).map_err(context)?;
-    // A delete by prefix seals segments early, which is not what is looked at here.
-    history.deletes_prefixes = false;
     for _ in 0..4 {
         let (steps, torn_at) = (200 + dice.below(600), dice.below(600));
         for step in 0..steps {

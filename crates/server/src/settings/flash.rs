@@ -141,7 +141,10 @@ impl FlashSettings {
                  --flash sim:PROFILE:SIZE or --flash PATH:SIZE, not both",
             );
         }
-        let has_zones = |device: &FlashDevice| matches!(device, FlashDevice::Simulated { profile, .. } if !profile.starts_with("ftl"));
+        let has_zones = |device: &FlashDevice| match device {
+            FlashDevice::Simulated { profile, .. } => !profile.starts_with("ftl"),
+            FlashDevice::Path { .. } => false,
+        };
         if self.zone_bytes.is_some() && self.devices.iter().any(has_zones) {
             refuse(
                 "the simulated drives sim:zoned and sim:open-channel have zones of their own, so zone would change \

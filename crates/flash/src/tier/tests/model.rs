@@ -173,7 +173,8 @@ proptest! {
     fn never_an_old_version_while_zones_are_reclaimed(
         steps in steps(60),
         reclaim in prop_oneof![
-            Just(ReclaimPolicy::Adaptive), Just(ReclaimPolicy::Greedy), Just(ReclaimPolicy::Quick), Just(ReclaimPolicy::NormalQuick)],
+            Just(ReclaimPolicy::Adaptive), Just(ReclaimPolicy::Greedy), Just(ReclaimPolicy::Quick),
+            Just(ReclaimPolicy::NormalQuick)],
         ops in prop_oneof![Just(OpsPolicy::Static(40)), Just(OpsPolicy::Heuristic), Just(OpsPolicy::Queuing)],
         fill_percent in 0..=100u8,
         cutoff_s in 0..20u32,

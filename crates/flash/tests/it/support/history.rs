@@ -139,8 +139,6 @@ pub struct History {
     /// The last steps, for the message of a failure.
     trace: Vec<String>,
     pub tally: Tally,
-    /// Whether keys are deleted by prefix as well.
-    pub deletes_prefixes: bool,
 }
 
 fn key(number: u64) -> Vec<u8> {
@@ -189,7 +187,6 @@ impl History {
             closing: None,
             trace: Vec::new(),
             tally: Tally::default(),
-            deletes_prefixes: true,
         })
     }
 
@@ -238,7 +235,7 @@ impl History {
             45..60 => self.invalidate(number),
             60..80 => self.look(number)?,
             80..97 => self.tend(),
-            97..98 if !self.deletes_prefixes || dice.chance(50) => self.flush(),
+            97..98 if dice.chance(50) => self.flush(),
             97..98 => self.delete_prefix(number, dice),
             98..99 => {
                 let now = self.clock.fetch_add(1 + dice.below(30) as u32, Ordering::Relaxed);
