@@ -2,7 +2,8 @@
 //!
 //! Hardware counters are not everywhere, and they count whatever else runs. So the engine runs in this process under
 //! callgrind's simulation of a first-level and a last-level cache, beside a twin that keeps items as memcached does. A
-//! run has one thread, fixed seeds and no address that changes, so the same build gives the same figures to the digit.
+//! run has one thread, fixed seeds and no address that changes, so the same build gives the same figures to the
+//! second decimal.
 //!
 //! `cargo bench --bench layout_model [-- --sizes app,etc,sys,300 --laws zipfian,hotspot --mib 128 --requests 400000]`
 //!
