@@ -2,18 +2,24 @@
 //!
 //! Hardware counters are not everywhere, and they count whatever else runs. So the engine runs in this process under
 //! callgrind's simulation of a first-level and a last-level cache, beside a twin that keeps items as memcached does. A
-//! run has one thread, fixed seeds and no address that changes, so the same build gives the same figures to the digit.
+//! run has one thread, fixed seeds and no address that changes, so the same build gives the same figures to the
+//! second decimal.
 //!
-//! `cargo bench --bench layout_model [-- --sizes app,etc,sys --laws zipfian,hotspot --mib 128 --requests 400000]`
+//! `cargo bench --bench layout_model [-- --sizes app,etc,sys,300 --laws zipfian,hotspot --mib 128 --requests 400000]`
 //!
-//! It needs valgrind on PATH. `--variants a,b` and `--geometries a,b` choose; `--out FILE` also writes CSV.
+//! It needs valgrind on PATH. `--variants a,b` and `--geometries a,b` choose; `--out FILE` also writes CSV. A number
+//! among the sizes stands for values of as many bytes and keys of 30.
 
+#[path = "support/buckets.rs"]
+#[allow(dead_code, reason = "another benchmark counts bytes and items")]
+mod buckets;
 #[path = "layout_model/plan.rs"]
 mod plan;
 mod support;
 #[path = "layout_model/twin.rs"]
 mod twin;
 
+use buckets::{Overflow, Shape};
 use larder_cache::{
     Cache, CacheOptions, GetBatch, Hit, PagesWanted, Placement, Store, StoreOutcome, Value, Worker,
 };
@@ -22,7 +28,7 @@ use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
-use twin::{Bump, Twin};
+use twin::{Bump, Search, Twin};
 
 /// Requests between two rounds of the keeper.
 const REQUESTS_PER_ROUND: usize = 4096;
@@ -43,7 +49,7 @@ const GEOMETRIES: [(&str, &str, &str); 4] = [
 
 #[derive(Clone, Copy)]
 enum Engine {
-    Twin(Bump),
+    Twin(Bump, Search),
     Larder { placement: Placement, inline_value_bytes: u32, batch: usize },
 }
 
@@ -51,10 +57,22 @@ const fn larder(placement: Placement, inline_value_bytes: u32, batch: usize) -> 
     Engine::Larder { placement, inline_value_bytes, batch }
 }
 
+/// The twin with buckets of a cache line, of as many entries as the paper's (with tags) or one more (without).
+const fn buckets(overflow: Overflow, tags: bool, load: f64) -> Engine {
+    let slots = if tags { 6 } else { 7 };
+    Engine::Twin(Bump::Seldom, Search::Buckets(Shape { overflow, slots, tags, load }))
+}
+
 /// What is compared.
-const VARIANTS: [(&str, Engine); 9] = [
-    ("memcached-like", Engine::Twin(Bump::Seldom)),
-    ("exact-lru", Engine::Twin(Bump::Always)),
+const VARIANTS: [(&str, Engine); 15] = [
+    ("memcached-like", Engine::Twin(Bump::Seldom, Search::Chains)),
+    ("exact-lru", Engine::Twin(Bump::Always, Search::Chains)),
+    ("list-1.5", buckets(Overflow::List, false, 1.5)),
+    ("list-6", buckets(Overflow::List, false, 6.0)),
+    ("tree-6", buckets(Overflow::Tree, false, 6.0)),
+    ("list-tags-1.5", buckets(Overflow::List, true, 1.5)),
+    ("list-tags-6", buckets(Overflow::List, true, 6.0)),
+    ("tree-tags-6", buckets(Overflow::Tree, true, 6.0)),
     ("larder", larder(Placement::Column, 1024, 16)),
     ("one-at-a-time", larder(Placement::Column, 1024, 1)),
     ("placement-off", larder(Placement::Off, 1024, 16)),
@@ -96,7 +114,7 @@ fn compare(args: &support::Args) {
     let chosen = list("geometries", "paper,today,tlb-4k,tlb-2m");
     let mut csv =
         String::from("sizes,law,geometry,variant,instructions,l1_misses,llc_misses,llc_hit_ratio\n");
-    let plan_file = std::env::temp_dir().join(format!("layout-model-{}", std::process::id()));
+    let plan_file = std::env::temp_dir().join(format!("layout-model-{:08}", std::process::id()));
     for sizes in list("sizes", "app,etc,sys") {
         for law in list("laws", "zipfian,hotspot,uniform") {
             let law_words = match law.as_str() {
@@ -158,7 +176,10 @@ fn keys_for(sizes: &str, bytes: usize) -> usize {
 fn count(variant: &str, plan: &Path, first: &str, last: &str) -> Counted {
     let out = PathBuf::from(format!("{}.callgrind", plan.display()));
     let program = std::env::current_exe().expect("this program has a path");
+    // Where the stack begins depends on the environment and the arguments.
     let status = Command::new("valgrind")
+        .env_clear()
+        .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
         .args(["--tool=callgrind", "--cache-sim=yes", "--toggle-collect=*measured_requests*", "-q"])
         .args([format!("--I1={first}"), format!("--D1={first}"), format!("--LL={last}")])
         .arg(format!("--callgrind-out-file={}", out.display()))
@@ -193,10 +214,10 @@ fn run(variant: &str, plan: &Path) {
     let engine = VARIANTS.iter().find(|of| of.0 == variant).expect("a known variant").1;
     let (warm_up, measured) = plan.requests.split_at(plan.requests.len() / 2);
     match engine {
-        Engine::Twin(bump) => {
+        Engine::Twin(bump, search) => {
             let bytes: usize =
                 plan.items.iter().map(|item| usize::from(item.key_bytes + item.value_bytes) + 160).sum();
-            let mut twin = Twin::new(bytes + (96 << 20), bump);
+            let mut twin = Twin::new(bytes + (96 << 20), bump, search);
             let mut room = [0; KEY_BYTES_MAX];
             for number in &plan.order {
                 let item = &plan.items[*number as usize];
@@ -262,7 +283,9 @@ fn twin_requests(twin: &mut Twin, plan: &Plan, requests: &[u32]) {
     let (mut room, mut out) = ([0; KEY_BYTES_MAX], [0; OUT_BYTES]);
     for number in requests {
         let key = plan::key(&mut room, *number, &plan.items[*number as usize]);
-        black_box(twin.get(plan::hash(key), key, &mut out));
+        let length = twin.get(plan::hash(key), key, &mut out);
+        assert_eq!(length, usize::from(plan.items[*number as usize].value_bytes), "every GET hits");
+        black_box(&out);
     }
 }
 

@@ -3,8 +3,8 @@
 //!
 //! `cargo bench --bench mechanisms [-- --mib 1024 --value 300 --requests 2000000 --rounds 3 --law zipf]`
 //!
-//! Every variant has a cache of its own, one after the other; figures are processor time of the thread. Compare figures
-//! of one run.
+//! Every variant has a cache of its own, one after the other; figures are processor time of the thread. Two threads
+//! have a processor each, `--core` (1) and `--other-core` (0). Compare figures of one run.
 
 mod support;
 
@@ -13,6 +13,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
+use std::time::{Duration, Instant};
 use support::{KEY_BYTES, KeyPool, SEED, cpu_ns};
 
 const OUT_BYTES: usize = 4096;
@@ -58,8 +59,11 @@ const VARIANTS: [Variant; 11] = [
 ];
 
 fn main() {
-    let args = support::Args::read(&["mib", "value", "requests", "rounds", "law", "core", "only"]);
-    support::pin(args.number("core", 1));
+    let args =
+        support::Args::read(&["mib", "value", "requests", "rounds", "law", "core", "other-core", "only"]);
+    let core = args.number("core", 1);
+    let other_core = args.number("other-core", support::beside(core));
+    support::pin(core);
     let (mib, value_bytes) = (args.number("mib", 512u64), args.number("value", 300usize));
     let (requests, rounds) = (args.number("requests", 2_000_000usize), args.number("rounds", 3usize));
     let items = (mib << 20) / (value_bytes + KEY_BYTES + 24) as u64;
@@ -86,8 +90,8 @@ fn main() {
         println!("{:<20}{ns:>12.1}{times:>12.2}{:>10}", variant.name, cache.totals().moved_up);
         if variant.name == ON.name {
             batches(&mut worker, &pool);
-            two_queues(&worker, &pool);
-            side_by_side(&worker, &mut copier, &pool);
+            two_queues(&worker, &pool, other_core);
+            side_by_side(&worker, &mut copier, &pool, other_core);
         }
     }
 }
@@ -164,17 +168,32 @@ fn batches(worker: &mut Worker, pool: &KeyPool) {
     println!();
 }
 
-/// Cavast's two queues: this thread finds the keys, another one copies the values. Both threads' time counts.
-fn two_queues(worker: &Worker, pool: &KeyPool) {
-    print!("  two threads, of   ");
-    let sizes = [1, 16, 64, 256];
+/// What two threads spent on a GET: the processor time of both, and the time that went by.
+struct Shared {
+    both_ns: f64,
+    wall_ns: f64,
+}
+
+fn print_shared(title: &str, sizes: &[usize], mut measure: impl FnMut(usize) -> Shared) {
+    let measured: Vec<Shared> = sizes.iter().map(|size| measure(*size)).collect();
+    print!("  {title:<18}");
     sizes.iter().for_each(|size| print!("{size:>9}"));
-    print!("\n  ns a GET, of both ");
-    for size in sizes {
-        let end = pool.len() / size * size / 4;
+    print!("\n  {:<18}", "ns a GET, of both");
+    measured.iter().for_each(|shared| print!("{:>9.1}", shared.both_ns));
+    print!("\n  {:<18}", "and on the wall");
+    measured.iter().for_each(|shared| print!("{:>9.1}", shared.wall_ns));
+    println!();
+}
+
+/// Cavast's two queues: this thread finds the keys, another one copies the values. Both threads' time counts.
+fn two_queues(worker: &Worker, pool: &KeyPool, other_core: usize) {
+    print_shared("two threads, of", &[1, 16, 64, 256], |size| {
+        let end = pool.len() / 4 / size * size;
         let (sender, receiver) = sync_channel::<Vec<&[u8]>>(64);
+        let started = Instant::now();
         let ns = std::thread::scope(|scope| {
             let copier = scope.spawn(move || {
+                support::pin(other_core);
                 let (began, mut out) = (cpu_ns(), [0; OUT_BYTES]);
                 for value in receiver.into_iter().flatten() {
                     out[..value.len()].copy_from_slice(value);
@@ -196,39 +215,40 @@ fn two_queues(worker: &Worker, pool: &KeyPool) {
             drop(sender);
             own + copier.join().expect("the copier does not panic")
         });
-        print!("{:>9.1}", ns / end as f64);
-    }
-    println!();
+        Shared { both_ns: ns / end as f64, wall_ns: support::ns_each(started.elapsed(), end as u64) }
+    });
 }
 
 /// Cavast's parallel access: one thread compares the keys while another one copies the values, lot by lot. Both
 /// threads' time counts, without that in which one waits for the other.
-fn side_by_side(worker: &Worker, copier: &mut Worker, pool: &KeyPool) {
+fn side_by_side(worker: &Worker, copier: &mut Worker, pool: &KeyPool, other_core: usize) {
     copier.online();
-    print!("  side by side, of  ");
-    let sizes = [16, 64, 256];
-    sizes.iter().for_each(|size| print!("{size:>9}"));
-    print!("\n  ns a GET, of both ");
-    for size in sizes {
-        let end = pool.len() / size * size / 4;
+    print_shared("side by side, of", &[16, 64, 256], |size| {
+        let end = pool.len() / 4 / size * size;
         let done = [const { AtomicUsize::new(0) }; 2];
-        // Does all lots, each one when the other thread has done the one before. Returns the time spent in them.
+        // Does all lots, each one when the other thread has done the one before. Returns the time spent in them, by a
+        // clock that takes no call of the kernel.
         let all = |me: usize, each: &mut dyn FnMut(&[u8])| {
-            let mut spent = 0.0;
+            let mut spent = Duration::ZERO;
             for first in (0..end).step_by(size) {
+                let mut looks = 0u32;
                 while done[1 - me].load(Ordering::Acquire) < first {
-                    std::thread::yield_now();
+                    looks += 1;
+                    // The other thread may have no processor.
+                    if looks.is_multiple_of(4096) { std::thread::yield_now() } else { std::hint::spin_loop() }
                 }
-                let began = cpu_ns();
+                let began = Instant::now();
                 pool.keys_from(first).take(size).for_each(&mut *each);
                 done[me].store(first + size, Ordering::Release);
-                spent += cpu_ns() - began;
+                spent += began.elapsed();
             }
             spent
         };
-        let ns = std::thread::scope(|scope| {
+        let started = Instant::now();
+        let spent = std::thread::scope(|scope| {
             let (all, copier) = (&all, &mut *copier);
             let copying = scope.spawn(move || {
+                support::pin(other_core);
                 let mut out = [0; OUT_BYTES];
                 all(1, &mut |key| {
                     if let Some(hit) = copier.get(copier.cache().hash(key), key)
@@ -244,8 +264,8 @@ fn side_by_side(worker: &Worker, copier: &mut Worker, pool: &KeyPool) {
             });
             own + copying.join().expect("the copier does not panic")
         });
-        print!("{:>9.1}", ns / end as f64);
-    }
+        let each = |time| support::ns_each(time, end as u64);
+        Shared { both_ns: each(spent), wall_ns: each(started.elapsed()) }
+    });
     copier.offline();
-    println!();
 }

@@ -1,10 +1,11 @@
 //! Re-partitioning while there is room: how soon hot items stand together, what it costs while it goes on, what mixes
 //! of GETs and SETs gain or lose by it, and the latencies of a worker while the keeper works.
 //!
-//! `cargo bench --bench repartition [-- --mib 512 --value 300 --millions 10 --rounds 5 --parts progress,mixes,tail]`
+//! `cargo bench --bench repartition [-- --mib 512 --value 300 --millions 20 --rounds 5 --parts progress,mixes,tail]`
 //!
 //! The paper's case is `--mib 4096`: its hot items move within 10 M requests. Costs are processor time, that of the
-//! keeper's rounds included; the calling thread runs them, except in the last part.
+//! keeper's rounds included; the calling thread runs them, except in the last part. There the worker and the keeper
+//! have a processor each, `--core` (1) and `--keeper-core` (0).
 
 mod support;
 
@@ -24,18 +25,23 @@ const SAMPLE: usize = 100_000;
 const TOP_SHARE: u64 = 24;
 const SLAB_BYTES: u64 = 2 << 20;
 
+/// The share of the final effect at which hot items stand together.
+const REACHED: f64 = 0.95;
+
 fn main() {
-    let args = support::Args::read(&["mib", "value", "millions", "rounds", "parts", "core"]);
-    support::pin(args.number("core", 1));
+    let args = support::Args::read(&["mib", "value", "millions", "rounds", "parts", "core", "keeper-core"]);
+    let core = args.number("core", 1);
+    let keeper_core = args.number("keeper-core", support::beside(core));
+    support::pin(core);
     let (mib, value_bytes) = (args.number("mib", 512u64), args.number("value", 300usize));
-    let (millions, rounds) = (args.number("millions", 10usize), args.number("rounds", 5usize));
+    let (millions, rounds) = (args.number("millions", 20usize), args.number("rounds", 5usize));
     let items = (mib << 20) / (value_bytes + KEY_BYTES + 24) as u64;
     println!("{items} items of {value_bytes}-byte values, Zipf");
     for part in args.text("parts").unwrap_or("progress,mixes,tail").split(',') {
         match part {
             "progress" => progress(items, value_bytes, millions),
             "mixes" => mixes(items, value_bytes, rounds),
-            "tail" => tail(items, value_bytes),
+            "tail" => tail(items, value_bytes, core, keeper_core),
             other => panic!("--parts {other}: progress, mixes or tail"),
         }
     }
@@ -110,27 +116,82 @@ fn limit_for(items: u64, value_bytes: usize) -> u64 {
     items * (value_bytes + KEY_BYTES + 40) as u64 * 3 / 2 + (64 << 20)
 }
 
-/// Million by million: the cost, what was moved, and where reads go.
+/// A million requests of [`progress`].
+struct Step {
+    column_ns: f64,
+    off_ns: f64,
+    keeper_ns: f64,
+    moved_up: u64,
+    moved_down: u64,
+    top_share: f64,
+}
+
+impl Step {
+    /// The share of the throughput without placement that is lost; negative where some is won.
+    fn lost(&self) -> f64 {
+        1.0 - self.off_ns / self.column_ns
+    }
+}
+
+/// Million by million: the cost beside that of a cache without placement, what was moved, where reads go, and which
+/// part of the final effect that is.
 fn progress(items: u64, value_bytes: usize, millions: usize) {
-    println!(
-        "\n{:>10}{:>12}{:>12}{:>10}{:>10}{:>22}",
-        "million", "ns a GET", "of keeper", "up", "down", "reads of a 24th"
-    );
-    let mut side = Side::new(Placement::Column, limit_for(items, value_bytes), items, value_bytes);
+    let limit = limit_for(items, value_bytes);
+    let [mut column, mut off] =
+        [Placement::Column, Placement::Off].map(|at| Side::new(at, limit, items, value_bytes));
     let mut draw = support::draw("zipf", items);
     let sample = KeyPool::new(std::iter::repeat_with(support::draw("zipf", items)).take(SAMPLE));
-    println!("{:>10}{:>12}{:>12}{:>10}{:>10}{:>21.1}%", 0, "", "", "", "", 100.0 * side.top_share(&sample));
-    for million in 1..=millions {
-        let pool = KeyPool::new(std::iter::repeat_with(&mut draw).take(MILLION));
-        let (ns, kept) = side.requests(&pool, 0);
-        let totals = side.cache.totals();
+    let before = column.top_share(&sample);
+    let steps: Vec<Step> = (0..millions)
+        .map(|million| {
+            let pool = KeyPool::new(std::iter::repeat_with(&mut draw).take(MILLION));
+            // Who is first changes.
+            let mut all = [&mut column, &mut off];
+            all.rotate_left(million % 2);
+            let mut spent = all.map(|side| side.requests(&pool, 0));
+            spent.rotate_right(million % 2);
+            let ([(column_ns, keeper_ns), (off_ns, _)], totals) = (spent, column.cache.totals());
+            let (moved_up, moved_down) = (totals.moved_up, totals.moved_down);
+            Step { column_ns, off_ns, keeper_ns, moved_up, moved_down, top_share: column.top_share(&sample) }
+        })
+        .collect();
+    print_steps(before, &steps);
+}
+
+fn print_steps(before: f64, steps: &[Step]) {
+    let Some(last) = steps.last() else { return };
+    println!(
+        "\n{:>8}{:>12}{:>12}{:>9}{:>12}{:>10}{:>10}{:>18}{:>12}",
+        "million", "ns, column", "ns, off", "lost", "of keeper", "up", "down", "reads of a 24th", "of effect"
+    );
+    println!("{:>8}{:>82.1}%", 0, 100.0 * before);
+    let effect = |step: &Step| (step.top_share - before) / (last.top_share - before);
+    for (at, step) in steps.iter().enumerate() {
         println!(
-            "{million:>10}{ns:>12.1}{kept:>12.2}{:>10}{:>10}{:>21.1}%",
-            totals.moved_up,
-            totals.moved_down,
-            100.0 * side.top_share(&sample)
+            "{:>8}{:>12.1}{:>12.1}{:>8.1}%{:>12.2}{:>10}{:>10}{:>17.1}%{:>11.1}%",
+            at + 1,
+            step.column_ns,
+            step.off_ns,
+            100.0 * step.lost(),
+            step.keeper_ns,
+            step.moved_up,
+            step.moved_down,
+            100.0 * step.top_share,
+            100.0 * effect(step)
         );
     }
+    let Some(reached) = steps.iter().position(|step| effect(step) >= REACHED) else { return };
+    let during = &steps[..=reached];
+    let sum = |of: fn(&Step) -> f64| during.iter().map(of).sum::<f64>();
+    let most = during.iter().map(Step::lost).fold(f64::MIN, f64::max);
+    println!(
+        "{:.0} % of the final effect after {} M requests; until then {:.1} % of the throughput without placement lost, \
+         at most {:.1} % in a million",
+        100.0 * REACHED,
+        reached + 1,
+        100.0 * (1.0 - sum(|step| step.off_ns) / sum(|step| step.column_ns)),
+        100.0 * most
+    );
 }
 
 /// Mixes of GETs and SETs with and without placement, by turns.
@@ -167,7 +228,7 @@ fn mixes(items: u64, value_bytes: usize, rounds: usize) {
 
 /// Latencies of a worker's batches of GETs: while the keeper has nothing to do, while it moves hot items, and while the
 /// worker's own SETs make it evict.
-fn tail(items: u64, value_bytes: usize) {
+fn tail(items: u64, value_bytes: usize, core: usize, keeper_core: usize) {
     println!(
         "\n{:<34}{:>10}{:>10}{:>10}{:>12}",
         "batches of 16 GETs, us", "p50", "p99", "p99.9", "keeper ms/s"
@@ -185,7 +246,7 @@ fn tail(items: u64, value_bytes: usize) {
             side.requests(&pool, 0);
         }
         let cache = side.cache.clone();
-        let keeper = cache.keep().expect("a thread can be started");
+        let keeper = support::start_on(keeper_core, core, || cache.keep()).expect("a thread can be started");
         let (mut latencies, mut batch, mut new_key) = (support::latencies(), Batch::new(), items);
         let (began, keeper_began) = (Instant::now(), cache.keeper_cpu_ns());
         for at in (0..pool.len() / BATCH * BATCH).step_by(BATCH) {

@@ -305,6 +305,7 @@ fn all_trials(scale: f64) -> impl Iterator<Item = Load> {
     trials::catalogue(scale).into_iter().map(move |(name, about, limit_mib, trial)| {
         let (value_bytes, flash_mib) = match &trial {
             Trial::Holds(holds) => (holds.value_bytes(), holds.flash_mib()),
+            Trial::Items(items) => (items.value_bytes(), 0),
             // With the key, 400 bytes.
             _ => (ValueBytes::fixed(400 - KEY_BYTES as u32), 0),
         };

@@ -14,6 +14,8 @@ pub(crate) struct Item {
 
 /// The longest value that a run stores: longer ones are cut. They are a thousandth of ETC's.
 const VALUE_BYTES_MAX: u32 = 4096;
+/// The length of keys beside values of one length.
+const FIXED_KEY_BYTES: u32 = 30;
 const KEY_BYTES_MIN: u16 = 18;
 /// The longest key that a run stores.
 pub(crate) const KEY_BYTES_MAX: usize = 64;
@@ -25,8 +27,13 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// A plan over `keys` keys with the sizes `sizes`, and `requests` requests of `law`.
+    /// A plan over `keys` keys with the sizes `sizes`, those of a workload or the length of all values, and `requests`
+    /// requests of `law`.
     pub(crate) fn make(sizes: &str, law: &str, keys: usize, requests: usize) -> Plan {
+        let sizes = match sizes.parse::<u32>() {
+            Ok(value_bytes) => format!("fixed:{value_bytes},key-bytes={FIXED_KEY_BYTES}"),
+            Err(_) => sizes.to_string(),
+        };
         // The seed and the number of a key decide its sizes, whatever the law: uniform requests show those of all keys.
         let mut items = vec![None; keys];
         let mut missing = keys;

@@ -1,16 +1,17 @@
 //! A cache as memcached keeps one: chains of items in a table of 8-byte heads, item structs with header, key and value
-//! together in slots of slab classes, and an LRU list for each class.
+//! together in slots of slab classes, and an LRU list for each class. Or the same with buckets of a cache line instead
+//! of the chains, as in Cavast's paper.
 //!
 //! ```text
-//!  item   0      8      16       24     28      32      36    38     40     41    48
-//!        +------+------+--------+------+-------+-------+-----+------+------+-----+------+-----+-------+----+
-//!        | next | prev | h_next | time | exp   | bytes | ref | flags|class | nkey| CAS  | key | value |\r\n|
-//!        +------+------+--------+------+-------+-------+-----+------+------+-----+------+-----+-------+----+
+//!  byte 0      8      16       24     28    32      36    38      40      41     42    48    56
+//!       +------+------+--------+------+-----+-------+-----+-------+-------+------+-----+-----+-----+-------+------+
+//!       | next | prev | h_next | time | exp | bytes | ref | flags | class | nkey | pad | CAS | key | value | \r\n |
+//!       +------+------+--------+------+-----+-------+-----+-------+-------+------+-----+-----+-----+-------+------+
 //! ```
 //!
-//!        +------+------+--------+------+-------+-------+-----+------+------+-----+------+-----+-------+----+
-//! cache lines. Pointers are offsets into one arena.
+//! Items begin anywhere in cache lines. Pointers are offsets into one arena.
 
+use super::buckets::{Buckets, Shape};
 use super::plan::Item;
 
 const HEADER_BYTES: usize = 56;
@@ -37,8 +38,22 @@ pub(crate) enum Bump {
     Seldom,
 }
 
+/// How items are found.
+#[derive(Clone, Copy)]
+pub(crate) enum Search {
+    /// Heads of 8 bytes and a link in every item.
+    Chains,
+    /// Buckets of a cache line.
+    Buckets(Shape),
+}
+
+enum Index {
+    Chains(Vec<u64>),
+    Buckets(Buckets),
+}
+
 pub(crate) struct Twin {
-    heads: Vec<u64>,
+    index: Index,
     arena: Vec<u8>,
     classes: Vec<Class>,
     items: usize,
@@ -56,7 +71,7 @@ struct Class {
 
 impl Twin {
     /// A twin for at most `bytes` of slabs.
-    pub(crate) fn new(bytes: usize, bump: Bump) -> Twin {
+    pub(crate) fn new(bytes: usize, bump: Bump, search: Search) -> Twin {
         let mut classes = Vec::new();
         let mut slot_bytes = SLOT_MIN;
         while slot_bytes < SLAB_BYTES / 2 {
@@ -66,17 +81,19 @@ impl Twin {
         // Offset 0 means "none". The kernel gives pages as they are used.
         let mut arena = Vec::with_capacity(bytes);
         arena.resize(64, 0);
-        Twin { heads: vec![0; 1 << 16], arena, classes, items: 0, bump, now: 1 }
+        let index = match search {
+            Search::Chains => Index::Chains(vec![0; 1 << 16]),
+            Search::Buckets(shape) => Index::Buckets(Buckets::new(shape)),
+        };
+        Twin { index, arena, classes, items: 0, bump, now: 1 }
     }
 
     fn long(&self, at: u64, field: usize) -> u64 {
-        let at = at as usize + field;
-        u64::from_le_bytes(self.arena[at..at + 8].try_into().expect("eight bytes"))
+        long(&self.arena, at, field)
     }
 
     fn set_long(&mut self, at: u64, field: usize, value: u64) {
-        let at = at as usize + field;
-        self.arena[at..at + 8].copy_from_slice(&value.to_le_bytes());
+        set_long(&mut self.arena, at, field, value);
     }
 
     fn word(&self, at: u64, field: usize) -> u32 {
@@ -84,21 +101,20 @@ impl Twin {
         u32::from_le_bytes(self.arena[at..at + 4].try_into().expect("four bytes"))
     }
 
-    fn key(&self, at: u64) -> &[u8] {
-        let at = at as usize;
-        &self.arena[at + HEADER_BYTES..at + HEADER_BYTES + usize::from(self.arena[at + NKEY])]
+    /// As memcached compares: the length first.
+    fn is(&self, at: u64, key: &[u8]) -> bool {
+        usize::from(self.arena[at as usize + NKEY]) == key.len() && key_in(&self.arena, at) == key
     }
 
-    fn head_of(&self, hash: u64) -> usize {
-        hash as usize & (self.heads.len() - 1)
-    }
-
-    /// Walks the chain to the item of `key`.
+    /// The item of `key`, by its chain or bucket.
     fn find(&self, hash: u64, key: &[u8]) -> Option<u64> {
-        let mut at = self.heads[self.head_of(hash)];
+        let heads = match &self.index {
+            Index::Chains(heads) => heads,
+            Index::Buckets(buckets) => return buckets.find(hash, &mut 0, |at| self.is(at, key)),
+        };
+        let mut at = heads[head_of(heads, hash)];
         while at != 0 {
-            // As memcached compares: the length first.
-            if usize::from(self.arena[at as usize + NKEY]) == key.len() && self.key(at) == key {
+            if self.is(at, key) {
                 return Some(at);
             }
             at = self.long(at, H_NEXT);
@@ -181,28 +197,59 @@ impl Twin {
         self.arena[place + HEADER_BYTES..place + HEADER_BYTES + key.len()].copy_from_slice(key);
         self.arena[place + HEADER_BYTES + key.len()..place + bytes].fill(b'v');
         self.set_time(at);
-        let head = self.head_of(hash);
-        let chain = std::mem::replace(&mut self.heads[head], at);
-        self.set_long(at, H_NEXT, chain);
         self.link_first(at);
         self.items += 1;
-        if 2 * self.items > LOAD_HALVES_MAX * self.heads.len() {
-            self.grow();
-        }
+        self.add_to_index(at, hash);
     }
 
-    /// Doubles the table of heads.
-    fn grow(&mut self) {
-        let old = std::mem::take(&mut self.heads);
-        self.heads = vec![0; 2 * old.len()];
-        for mut at in old {
-            while at != 0 {
-                let next = self.long(at, H_NEXT);
-                let head = self.head_of(super::plan::hash(self.key(at)));
-                let chain = std::mem::replace(&mut self.heads[head], at);
-                self.set_long(at, H_NEXT, chain);
-                at = next;
+    fn add_to_index(&mut self, at: u64, hash: u64) {
+        match &mut self.index {
+            Index::Chains(heads) => {
+                let head = head_of(heads, hash);
+                let chain = std::mem::replace(&mut heads[head], at);
+                set_long(&mut self.arena, at, H_NEXT, chain);
+                if 2 * self.items > LOAD_HALVES_MAX * heads.len() {
+                    *heads = doubled(heads, &mut self.arena);
+                }
+            }
+            Index::Buckets(buckets) => {
+                assert!(buckets.insert(hash, at), "lists and trees have room for all");
+                buckets.grow_if_full(|at| super::plan::hash(key_in(&self.arena, at)));
             }
         }
     }
+}
+
+fn long(arena: &[u8], at: u64, field: usize) -> u64 {
+    let at = at as usize + field;
+    u64::from_le_bytes(arena[at..at + 8].try_into().expect("eight bytes"))
+}
+
+fn set_long(arena: &mut [u8], at: u64, field: usize, value: u64) {
+    let at = at as usize + field;
+    arena[at..at + 8].copy_from_slice(&value.to_le_bytes());
+}
+
+fn key_in(arena: &[u8], at: u64) -> &[u8] {
+    let at = at as usize;
+    &arena[at + HEADER_BYTES..at + HEADER_BYTES + usize::from(arena[at + NKEY])]
+}
+
+fn head_of(heads: &[u64], hash: u64) -> usize {
+    hash as usize & (heads.len() - 1)
+}
+
+/// Twice as many heads, and the chains split over them.
+fn doubled(old: &[u64], arena: &mut [u8]) -> Vec<u64> {
+    let mut heads = vec![0; 2 * old.len()];
+    for mut at in old.iter().copied() {
+        while at != 0 {
+            let next = long(arena, at, H_NEXT);
+            let head = head_of(&heads, super::plan::hash(key_in(arena, at)));
+            let chain = std::mem::replace(&mut heads[head], at);
+            set_long(arena, at, H_NEXT, chain);
+            at = next;
+        }
+    }
+    heads
 }

@@ -1,6 +1,8 @@
 //! Code shared by the in-process benchmarks: arguments, keys, filling a cache, pinning, printing.
 #![allow(dead_code, unreachable_pub, reason = "each benchmark uses its part of one module")]
 
+mod zipf;
+
 use hdrhistogram::Histogram;
 use larder_cache::{
     Cache, CacheOptions, Delete, DeleteOutcome, GetBatch, Hit, KeyHash, PagesWanted, Store, StoreOutcome,
@@ -8,11 +10,14 @@ use larder_cache::{
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use zipf::Zipf;
 
 /// Length of every key in bytes.
 pub const KEY_BYTES: usize = 30;
 /// Seed of all random numbers, so that two runs do the same.
 pub const SEED: u64 = 0x5eed;
+/// The exponent of Zipf's law, that of YCSB and of Cavast's paper.
+const ZIPF_EXPONENT: f64 = 0.99;
 /// Operations between two quiescent points, as many as a server executes for one batch of events.
 pub const OPS_PER_QUIESCE: u64 = 64;
 
@@ -91,7 +96,7 @@ pub fn key_of(number: u64) -> [u8; KEY_BYTES] {
     key
 }
 
-/// Draws numbers of `items` items by the law `zipf` or `uniform`.
+/// Draws numbers of `items` items by the law `zipf`, of exponent 0.99, or `uniform`.
 ///
 /// # Panics
 /// If the law has another name.
@@ -99,11 +104,10 @@ pub fn draw(law: &str, items: u64) -> Box<dyn FnMut() -> u64> {
     let mut random = Rng::new(SEED);
     match law {
         "uniform" => Box::new(move || random.below(items)),
-        // Zipf's law of exponent 1 by the inverse of its distribution; ranks are spread over the items.
-        "zipf" => Box::new(move || {
-            let rank = (items as f64).powf(random.below(1 << 53) as f64 / (1u64 << 53) as f64) as u64;
-            rank.wrapping_mul(0x9e37_79b9_7f4a_7c15) % items
-        }),
+        "zipf" => {
+            let law = Zipf::new(items, ZIPF_EXPONENT);
+            Box::new(move || law.item(law.rank(|| random.below(1 << 53) as f64 / (1u64 << 53) as f64)))
+        }
         other => panic!("--law {other}: zipf or uniform"),
     }
 }
@@ -219,13 +223,28 @@ fn first_byte(hit: &Hit<'_>) -> u64 {
     if let Value::Whole(value) = hit.value() { u64::from(value[0]) } else { 0 }
 }
 
-/// Binds the calling thread to processor `core`, if the machine has it and allows it.
+/// Binds the calling thread to processor `core`, if the machine has it and allows it. Threads that it starts later are
+/// bound to the same one until they bind themselves.
 pub fn pin(core: usize) {
     let mut set = rustix::thread::CpuSet::new();
     set.set(core);
     if rustix::thread::sched_setaffinity(None, &set).is_err() {
         eprintln!("could not bind a thread to processor {core}");
     }
+}
+
+/// The processor for a thread that works beside one on `core`.
+pub fn beside(core: usize) -> usize {
+    usize::from(core == 0)
+}
+
+/// Runs `f`, which starts threads, so that they are bound to processor `core`. The calling thread is bound to `own`
+/// again afterwards.
+pub fn start_on<T>(core: usize, own: usize, f: impl FnOnce() -> T) -> T {
+    pin(core);
+    let started = f();
+    pin(own);
+    started
 }
 
 /// An empty histogram of nanoseconds, up to a minute.

@@ -8,6 +8,7 @@ use anyhow::{Result, bail};
 use super::figures::{Curve, Figure, TrialFigures};
 use super::stage::Stage;
 use crate::exchange::{Exchange, STORE_DEPTH};
+use crate::procfs::CpuMeter;
 use crate::rng::{Rng, mix};
 use crate::servers::Process;
 
@@ -52,7 +53,7 @@ pub(crate) fn run(trial: &Expiring, stage: &Stage<'_>) -> Result<(TrialFigures, 
     let process = (stage.start)()?;
     let mut exchange = stage.visit(&process)?;
     store(&mut exchange, 0..trial.permanent, |_| 0)?;
-    let began = Instant::now();
+    let (began, mut meter) = (Instant::now(), CpuMeter::new(process.pid())?);
     // The time of storing of each key of the stream, in seconds.
     let mut stored_s: Vec<f64> = Vec::new();
     let mut points = Vec::new();
@@ -69,6 +70,7 @@ pub(crate) fn run(trial: &Expiring, stage: &Stage<'_>) -> Result<(TrialFigures, 
             points.push((now_s, 100.0 * live.expired_share(&mut exchange, &mut rng)?));
         }
     }
+    let server_s = meter.sample()?.as_secs_f64();
     let live = Live { trial, stored_s: &stored_s, now_s: began.elapsed().as_secs_f64() };
     let kept = |ids: Vec<u32>, exchange: &mut Exchange<'_>| -> Result<f64> {
         Ok(100.0 * held(exchange, &ids)? as f64 / ids.len().max(1) as f64)
@@ -83,6 +85,7 @@ pub(crate) fn run(trial: &Expiring, stage: &Stage<'_>) -> Result<(TrialFigures, 
             Figure::new("kept % of those for ever", Some(permanent), 2),
             Figure::new("kept % of those not yet expired", Some(passing), 2),
             Figure::new("expired % of items, second half", Some(share(&points[points.len() / 2..])), 1),
+            Figure::new("server CPU of the stream, s", Some(server_s), 2),
         ],
         curves: vec![Curve { name: "expired %", x: "seconds", points }],
         notes: exchange

@@ -3,6 +3,7 @@
 //! * `service`: what a user waits for, read-through, where misses differ in cost (PAMA, Figs. 5 to 8).
 //! * `burst`: how long the hit ratio suffers after cold items arrived (PAMA, Fig. 9).
 //! * `expiring`: how much of the memory is taken by items that have expired, and what is evicted meanwhile.
+//! * `items`: how many small items fit.
 //! * `holds`: what a flash tier finds again of items that were replaced again and again, and what that costs.
 //!
 //! The first two let `larder replay` be the client, which has the workloads and the back end.
@@ -12,6 +13,7 @@ mod client;
 mod expiring;
 mod figures;
 mod holds;
+mod items;
 mod service;
 mod stage;
 
@@ -35,6 +37,8 @@ pub(crate) enum Trial {
     Expiring(expiring::Expiring),
     /// Items that never expire, then items that have expired, then new items.
     Kept(expiring::Kept),
+    /// Small items, three times as many as fit.
+    Items(items::Items),
     /// Items on flash, stored five times over.
     Holds(holds::Holds),
 }
@@ -46,6 +50,7 @@ pub(crate) fn run(trial: &Trial, stage: &Stage<'_>) -> Result<(TrialFigures, Pro
         Trial::Burst(burst) => burst::run(burst, stage),
         Trial::Expiring(expiring) => expiring::run(expiring, stage),
         Trial::Kept(kept) => expiring::run_kept(kept, stage),
+        Trial::Items(items) => items::run(items, stage),
         Trial::Holds(holds) => holds::run(holds, stage),
     }
 }
@@ -95,6 +100,12 @@ pub(crate) fn catalogue(scale: f64) -> Vec<(&'static str, &'static str, u64, Tri
             "50,000 items that never expire, 70,000 that expire, a pause, 70,000 new ones: what is left",
             limit,
             Trial::Kept(expiring::Kept::new(scale)),
+        ),
+        (
+            "items-64mb",
+            "items of 30-B keys and 64-B values, three times the payload that 64 MiB could hold: how many are found",
+            limit,
+            Trial::Items(items::Items::new(scale)),
         ),
     ];
     // A quarter of the memory of the others: 16 MiB before 256 MiB of flash.
