@@ -7,7 +7,6 @@ import re
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import threading
 import time
@@ -307,46 +306,30 @@ class ConfigSet(OperateCase):
 class Manager(OperateCase):
     """What a service manager such as systemd is told."""
 
-    def manager(self):
-        """A socket of a service manager, and the environment of a service."""
-        path = os.path.join(self.folder(), "notify")
-        made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self.addCleanup(made.close)
-        made.bind(path)
-        made.settimeout(10)
-        return made, {"NOTIFY_SOCKET": path}
-
-    def until(self, manager, word):
-        """Messages up to the one that has this line."""
-        heard = []
-        while not heard or word not in heard[-1].splitlines():
-            heard.append(manager.recv(4096).decode())
-        return heard
-
     def test_ready_reloading_stopping(self):
-        manager, environment = self.manager()
+        manager, environment = self.service_manager()
         self.write("idle-timeout = 5\n")
         server = self.server("--config", self.path, environment=environment)
-        self.assertEqual(self.until(manager, "READY=1"), ["READY=1\n"])
+        self.assertEqual(self.told_until(manager, "READY=1"), ["READY=1\n"])
         self.write("idle-timeout = 6\n")
         before = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
         server.process.send_signal(signal.SIGHUP)
-        reloading, ready = self.until(manager, "READY=1")
+        reloading, ready = self.told_until(manager, "READY=1")
         self.assertIn("RELOADING=1\n", reloading)
         since = int(re.search(r"MONOTONIC_USEC=(\d+)", reloading).group(1))
         self.assertGreaterEqual(since, before)
         self.assertEqual(ready, "READY=1\n")
         self.assertEqual(self.connection(server).stats(b"settings")[b"idle_timeout"], b"6")
         server.process.send_signal(signal.SIGUSR1)
-        self.assertEqual(self.until(manager, "STOPPING=1"), ["STOPPING=1\n"])
+        self.assertEqual(self.told_until(manager, "STOPPING=1"), ["STOPPING=1\n"])
         self.assertEqual(server.wait(), 0)
 
     def test_the_watchdog_is_fed_while_the_server_works(self):
-        manager, environment = self.manager()
+        manager, environment = self.service_manager()
         server = self.server(environment=dict(environment, WATCHDOG_USEC="1000000"))
-        self.until(manager, "READY=1")
+        self.told_until(manager, "READY=1")
         for _ in range(3):
-            self.assertLess(len(self.until(manager, "WATCHDOG=1")), 2)
+            self.assertLess(len(self.told_until(manager, "WATCHDOG=1")), 2)
         server.process.send_signal(signal.SIGSTOP)
         try:
             manager.settimeout(0.1)
@@ -360,9 +343,9 @@ class Manager(OperateCase):
             server.process.send_signal(signal.SIGCONT)
 
     def test_without_a_watchdog_nothing_is_sent(self):
-        manager, environment = self.manager()
+        manager, environment = self.service_manager()
         self.server(environment=environment)
-        self.until(manager, "READY=1")
+        self.told_until(manager, "READY=1")
         manager.settimeout(1.5)
         with self.assertRaises(TimeoutError):
             manager.recv(4096)
@@ -381,6 +364,24 @@ class Health(OperateCase):
         self.assertIn(admin + " does not answer", problem)
         status, _, problem = command("health", "--nonsense")
         self.assertEqual((status, "HOST:PORT" in problem), (1, True))
+
+    def test_a_server_that_stops_is_alive_and_not_ready(self):
+        admin = "127.0.0.1:%d" % support.free_port()
+        server = self.server("--admin", admin)
+        connection = self.connection(server)
+        # The stop waits for the rest of this request.
+        connection.send(b"version\r\nset k 0 0 5\r\nab")
+        connection.line()
+        server.process.send_signal(signal.SIGUSR1)
+        deadline = time.monotonic() + 5
+        while command("health", admin)[0] == 0:
+            self.assertLess(time.monotonic(), deadline, "it is ready though it stops")
+        self.assertEqual(command("health", admin)[::2], (1, "larder: %s answers 503 the server stops\n" % admin))
+        with urllib.request.urlopen("http://%s/livez" % admin, timeout=10) as answer:
+            self.assertEqual((answer.status, answer.read()), (200, b"ok\n"))
+        connection.send(b"cde\r\n")
+        self.assertEqual(connection.line(), b"STORED")
+        self.assertEqual(server.wait(), 0)
 
 
 class Packages(OperateCase):

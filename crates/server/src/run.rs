@@ -2,18 +2,18 @@
 
 use crate::admin;
 use crate::admin::process::{
-    Signal, SignalThread, Transport, notify_ready, notify_reloaded, notify_reloading, notify_stopping,
-    on_signals, start_watchdog, write_port_file,
+    Signal, SignalThread, Start, Transport, notify_ready, notify_reloaded, notify_reloading, notify_stopping,
+    on_signals, start_watchdog, when_ready, write_port_file,
 };
 use crate::dispatch::live::{Follower, Host, Running};
 use crate::dispatch::{Dispatcher, Drivers, ServerState, Users};
 use crate::doubts::{Machine, doubts};
 use crate::error::RunError;
 use crate::flash::{self, OpenFlash};
-use crate::io::{self, Backend, Buffers, ListenAddress, ListenOptions, SESSION_BYTES};
+use crate::io::{self, Backend, Buffers, ListenAddress, ListenOptions, SESSION_BYTES, Stopper};
 use crate::keep;
 use crate::latency::WorkerLatency;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Ticks};
 use crate::prefault::prefault;
 use crate::settings::{self, Pages, PinCpus, Settings};
 use crate::tls::Tls;
@@ -142,7 +142,9 @@ fn serve(
     })
     .map_err(|error| RunError(format!("cannot wait for signals: {error}")))?;
 
-    let metrics = Arc::new(Metrics::new(cache.clone(), state.clone(), latency.clone()));
+    let (counters, stopping) = (bound.counters(), bound.stopper());
+    let ticks: Ticks = Arc::new(move || (!stopping.is_stopping()).then(|| counters.ticks()));
+    let metrics = Arc::new(Metrics::new(cache.clone(), state.clone(), latency.clone(), ticks.clone()));
     if settings.prefault {
         prefault(&cache, || !until_stopped.is_stopping()).map_err(RunError)?;
     }
@@ -152,16 +154,14 @@ fn serve(
     announce(settings, &bound, &cache, admin.as_ref(), flash);
 
     let (service_cache, service_state) = (cache.clone(), state.clone());
-    let (counters, stopping) = (bound.counters(), bound.stopper());
     let running = bound
         .start(move |number| {
             pin(service_state.settings(), number);
             Dispatcher::new(service_cache.worker(), number, service_state.clone(), latency[number].clone())
         })
         .map_err(|error| Ended::Early(refuse(error)))?;
-    start_watchdog(move || (!stopping.is_stopping()).then(|| counters.ticks()));
-    notify_ready(settings);
-    is_ready.store(true, Ordering::Release);
+    tell_when_ready(settings, &cache, running.stopper(), is_ready);
+    start_watchdog(move || ticks());
     let ended = running.join();
     notify_stopping();
     cache.stop_keeper();
@@ -171,6 +171,20 @@ fn serve(
     }
     ended.map_err(|error| Ended::Early(RunError(format!("a worker ended early: {error}"))))?;
     Ok((cache, state, signals))
+}
+
+/// Says that the server is ready once everything that flash kept can be found. Clients are answered before that, too.
+fn tell_when_ready(settings: &Settings, cache: &Arc<Cache>, stopper: Stopper, is_ready: Arc<AtomicBool>) {
+    let (settings, cache) = (settings.clone(), cache.clone());
+    let look = move || match cache.flash_tier() {
+        _ if stopper.is_stopping() => Start::Stopping,
+        Some(flash) if flash.is_recovering() => Start::Recovering,
+        _ => Start::Ready,
+    };
+    when_ready(look, move || {
+        notify_ready(&settings);
+        is_ready.store(true, Ordering::Release);
+    });
 }
 
 /// The receive buffers of each worker.

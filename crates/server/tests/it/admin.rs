@@ -118,6 +118,9 @@ fn health_tells_the_reason() {
     let (head, body) = fetch(admin.local_addr, "/healthz");
     assert!(head.starts_with("HTTP/1.1 503 "), "{head}");
     assert_eq!(body, "the keeper stands still\n");
+    // A server that is not ready need not be started again.
+    let (head, body) = fetch(admin.local_addr, "/livez");
+    assert!(head.starts_with("HTTP/1.1 200 ") && body == "ok\n", "{head}");
 }
 
 #[test]
