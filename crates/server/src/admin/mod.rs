@@ -14,7 +14,8 @@
 //! | `/` | a page that reads the JSON once a second |
 //!
 //! Goal: nothing here can slow a request. One thread reads, seldom, counters that workers write anyway. Its clients
-//! cannot take much memory: it serves few connections at a time, and buffers little of each.
+//! cannot take much memory: it serves few connections at a time, and buffers little of each. Few clients cannot keep
+//! the others out: where no connection is free, the one without a request for longest gives way.
 //!
 //! Non-goals: changing anything; secrecy (the endpoint listens on this machine only unless told otherwise, and answers
 //! no request that came by a name which is not this machine's).

@@ -49,7 +49,7 @@ pub use service::{Awaits, CloseReason, ConnectionId, Conversation, Peer, Ready, 
 pub use shared::{Bells, Limits, Stopper};
 pub(crate) use tls::SESSION_BYTES;
 pub use transport::Transport;
-pub(crate) use transport::{EVERYWHERE, THIS_MACHINE};
+pub(crate) use transport::{EVERYWHERE, THIS_MACHINE, address_block};
 
 use crate::tls::Tls;
 use accept::Acceptor;
