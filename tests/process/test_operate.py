@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -183,6 +184,33 @@ class Reload(OperateCase):
         self.assertIn(b"Too many open connections", one_too_many.line())
         self.reload(server, "conn-limit = 4\nidle-timeout = 1\n", "idle-timeout is 1 now")
         self.assertTrue(held[0].is_closed(10))
+
+    def test_the_limit_for_each_address_follows_the_file(self):
+        server = self.follower("conn-limit = 100\n", "-t", "2")
+        held, other = [self.connection(server) for _ in range(2)], self.connection(server)
+        for connection in held:
+            connection.ask(b"version")
+        self.assertEqual(ask(other, b"PING"), b"PONG")
+        self.reload(server, "address-conn-limit = 3\n", "address-conn-limit is 3 now, it was 0")
+        for refused in (1, 2):
+            self.assertEqual(self.connection(server).line(), b"ERROR Too many open connections from this address")
+            self.assertEqual(held[0].stats()[b"address_rejected_connections"], b"%d" % refused)
+        # It is logged once a minute.
+        self.assertEqual(server.error_text().count("1 refused beyond the most connections of one address (3"), 1)
+        self.assertEqual(held[0].stats(b"settings")[b"address_conn_limit"], b"3")
+        self.assertEqual(ask(other, b"CONFIG", b"SET", b"address-conn-limit", b"4"), b"OK")
+        self.assertTrue(self.connection(server).ask(b"version").startswith(b"VERSION"))
+
+    def test_unix_sockets_have_no_address(self):
+        path = os.path.join(self.folder(), "socket")
+        server = self.server("-s", path, "--address-conn-limit", "1", wait=False)
+        self.logged(server, "listening on")
+        for _ in range(3):
+            made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            made.connect(path)
+            connection = support.Connection(None, None, made=made)
+            self.addCleanup(connection.close)
+            self.assertTrue(connection.ask(b"version").startswith(b"VERSION"))
 
     def test_commands_are_refused_and_allowed(self):
         server = self.follower("disable-flush-all = true\n")

@@ -552,7 +552,7 @@ fn group_families(groups: &[GroupRow]) -> Vec<Family> {
     families.into_iter().filter(|family| !family.samples.is_empty()).collect()
 }
 
-fn io_counters(io: &IoSnapshot) -> [Family; 10] {
+fn io_counters(io: &IoSnapshot) -> [Family; 11] {
     [
         counter(
             "connections_opened",
@@ -563,6 +563,12 @@ fn io_counters(io: &IoSnapshot) -> [Family; 10] {
             "connections_rejected",
             "Client connections that were turned away at the limit (-c) since the server started or since stats reset.",
             io.rejected_connections,
+        ),
+        counter(
+            "connections_rejected_per_address",
+            "Client connections that were turned away since the server started or since stats reset, because their \
+             address had as many as one may have (--address-conn-limit).",
+            io.address_rejected_connections,
         ),
         counter(
             "connections_idle_closed",

@@ -278,6 +278,7 @@ fn listen_options(
         backlog: settings.backlog,
         connections_max: settings.connections_max as usize,
         connections_max_fast: settings.maxconns_fast,
+        connections_per_address_max: settings.connections_per_address_max as usize,
         idle_timeout_s: settings.idle_timeout_s,
         workers: settings.threads as usize,
         backend: match settings.backend {

@@ -66,6 +66,9 @@ pub struct ListenOptions {
     /// What happens to connections beyond `connections_max`: `true` = the client is told and the connection is closed,
     /// `false` = nothing is accepted until another connection closes.
     pub connections_max_fast: bool,
+    /// The most TCP connections of one address at one time; 0 = no limit. An IPv6 address stands for its network of 64
+    /// bits.
+    pub connections_per_address_max: usize,
     /// A connection without a request for this many seconds is closed; 0 = never.
     pub idle_timeout_s: u32,
     /// Worker threads; at least 1.
@@ -92,6 +95,7 @@ impl Default for ListenOptions {
             backlog: 1024,
             connections_max: 1024,
             connections_max_fast: true,
+            connections_per_address_max: 0,
             idle_timeout_s: 0,
             workers: 4,
             backend: Backend::Auto,

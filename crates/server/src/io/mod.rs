@@ -3,8 +3,9 @@
 //! One [`Service`] per worker thread gives bytes a meaning and never sees a socket. Below it, two drivers do the same
 //! work with different system calls: `ring` (io_uring, Linux) and `poll` (readiness, everywhere). `worker` is what the
 //! drivers share: a worker's connections (`link`), the batch of a turn, sending, and idle timeouts. `accept` gives each
-//! new connection to the worker with the fewest. `counters`, `buffers` and `registry` are what the workers of a server
-//! count and account together; `parking` is what stays with a worker's connections.
+//! new connection to the worker with the fewest, and `address_limit` says who may have one more. `counters`, `buffers`
+//! and `registry` are what the workers of a server count and account together; `parking` is what stays with a worker's
+//! connections.
 //!
 //! ```text
 //!   settings -> listen -> accept -> worker <-> service.rs (dispatcher)
@@ -14,6 +15,7 @@
 
 mod accept;
 mod accepted;
+mod address_limit;
 mod buffers;
 mod counters;
 mod left_over;
