@@ -462,6 +462,19 @@ class Packages(OperateCase):
                               stderr=subprocess.STDOUT, text=True, timeout=60)
         self.assertEqual((done.returncode, done.stdout), (0, ""))
 
+    def test_the_socket_unit_names_what_the_server_knows(self):
+        unit = self.file("socket/larder.socket")
+        self.assertEqual(re.findall(r"(?m)^FileDescriptorName=(.*)$", unit), ["memcached"])
+        if not shutil.which("systemd-analyze"):
+            self.skipTest("systemd-analyze is not installed")
+        folder = self.folder()
+        for name, text in (("larder.socket", unit), ("larder.service", self.file("larder.service"))):
+            with open(os.path.join(folder, name), "w") as file:
+                file.write(re.sub("(?m)^Documentation=.*$", "", text).replace("/usr/bin/larder", program()))
+        done = subprocess.run(["systemd-analyze", "verify", "--man=no", os.path.join(folder, "larder.socket")],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60)
+        self.assertEqual((done.returncode, done.stdout), (0, ""))
+
     def test_the_settings_file_names_settings_that_exist(self):
         text = re.sub(r"(?m)^#(?=[a-z\[])", "", self.file("larder.toml"))
         text = text.replace("/etc/larder/users", self.path).replace("/var/lib/larder", self.folder())

@@ -10,7 +10,7 @@ use crate::dispatch::{Dispatcher, Drivers, ServerState, Users};
 use crate::doubts::{Machine, doubts};
 use crate::error::RunError;
 use crate::flash::{self, OpenFlash};
-use crate::io::{self, Backend, Buffers, ListenAddress, ListenOptions, SESSION_BYTES, Stopper};
+use crate::io::{self, Backend, Buffers, Inherited, ListenAddress, ListenOptions, SESSION_BYTES, Stopper};
 use crate::keep;
 use crate::latency::WorkerLatency;
 use crate::metrics::{Metrics, Ticks};
@@ -39,10 +39,12 @@ fn refuse(error: impl std::fmt::Display) -> RunError {
 /// What kept the server from starting (memory, pages, addresses, the file of users, the admin address), or what ended a
 /// worker early.
 pub fn run(settings: Settings, host: Arc<dyn Host>) -> Result<(), RunError> {
+    // First, while the process has one thread.
+    let inherited = Inherited::take().map_err(refuse)?;
     let users = settings.auth_file.as_deref().map(Users::read).transpose().map_err(RunError)?;
     users.iter().for_each(Users::tell_doubts);
     let flash = flash::open(&settings)?;
-    let served = serve(&settings, host, users, flash.as_ref());
+    let served = serve(&settings, host, users, flash.as_ref(), inherited);
     match (served, flash) {
         // Signals are still handled: a second one ends a save that takes too long.
         (Ok((cache, state, _signals)), Some(flash)) => flash.close(Some(&cache), &state.in_effect()),
@@ -80,6 +82,7 @@ fn serve(
     host: Arc<dyn Host>,
     users: Option<Users>,
     flash: Option<&OpenFlash>,
+    inherited: Inherited,
 ) -> Result<(Arc<Cache>, Arc<ServerState>, SignalThread), Ended> {
     let level = flash.map(|flash| flash.level(settings));
     let cache = Cache::with_flash(cache_options(settings), level).map_err(refuse)?;
@@ -88,7 +91,10 @@ fn serve(
     let ring_buffers = ring_buffers(settings, &cache)?;
     let tls =
         settings.tls.enabled.then(|| Tls::load(&settings.tls)).transpose().map_err(RunError)?.map(Arc::new);
-    let bound = io::bind(&listen_options(settings, &cache, ring_buffers, tls.clone())).map_err(refuse)?;
+    let options = listen_options(settings, &cache, ring_buffers, tls.clone());
+    let bound = io::bind(&options, &inherited).map_err(refuse)?;
+    // The listeners have descriptors of their own.
+    drop(inherited);
     bound.buffers().set_sessions_limit_bytes(cache.sessions_cap_bytes());
     let stopper = bound.stopper();
     let (on_shutdown, until_stopped) = (stopper.clone(), stopper.clone());
