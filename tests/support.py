@@ -46,7 +46,8 @@ class Server:
     `flags` come after the default ones, so that a later `-m` wins. Used with `with`, or stopped by `stop`.
     """
 
-    def __init__(self, command=None, flags=(), defaults=None, environment=None, wait=True, port=None):
+    def __init__(self, command=None, flags=(), defaults=None, environment=None, wait=True, port=None,
+                 pass_fds=()):
         self.port = free_port() if port is None else port
         self.command = shlex.split(command or DEFAULT_COMMAND)
         self.command[0] = self._executable(self.command[0])
@@ -58,7 +59,8 @@ class Server:
         variables = dict(os.environ)
         variables.update(environment or {})
         self.process = subprocess.Popen(
-            self.command + arguments, stdin=subprocess.DEVNULL, stdout=self.output, stderr=self.errors, env=variables
+            self.command + arguments, stdin=subprocess.DEVNULL, stdout=self.output, stderr=self.errors, env=variables,
+            pass_fds=pass_fds
         )
         if wait:
             self.wait_until_listening()

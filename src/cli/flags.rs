@@ -385,6 +385,13 @@ pub(crate) static FLAGS: &[Flag] = &[
         set: |s, v| { s.maxconns_fast = switch(v)?; Ok(()) }, ..ROW
     },
     Flag {
+        long: "address-conn-limit", takes: Takes::Value("NUM"), topic: Topic::Limits,
+        help: "maximum number of TCP connections from one address at the same time, where an IPv6 address stands for \
+               its network of 64 bits; one beyond is answered with an error and closed; 0 is no limit",
+        default: "0", example: "100",
+        set: |s, v| { s.connections_per_address_max = whole(v, 0, 1 << 30)?; Ok(()) }, ..ROW
+    },
+    Flag {
         long: "read-buf-mem-limit", option: Some("read_buf_mem_limit"), takes: Takes::Value("NUM"),
         topic: Topic::Limits,
         help: "the part of the memory (-m) that input and output of all connections may take together, in MiB, or with \

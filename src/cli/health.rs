@@ -1,4 +1,4 @@
-//! `larder health [ADDR]`: asks the admin page of a server whether it serves. Containers without a shell need it.
+//! `larder health [ADDR]`: asks the admin page of a server whether it is ready. Containers without a shell need it.
 
 use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -14,7 +14,7 @@ const ANSWER_BYTES_MAX: u64 = 4096;
 /// The answer of the server whose admin page is at `address`, or at the default address.
 ///
 /// # Errors
-/// One line: the server cannot be reached, or it does not serve.
+/// One line: the server cannot be reached, or it is not ready, and why.
 pub(crate) fn ask(address: Option<&str>) -> Result<String, String> {
     let address = address.map_or(ADMIN_DEFAULT.to_string(), str::to_owned);
     let answer = answer(&address).map_err(|error| format!("{address} does not answer: {error}"))?;

@@ -33,7 +33,7 @@ pub(super) fn overview() -> String {
          usage: larder serve [flags]      start a server\n\
          \x20      larder check-config ...   check the settings of a server, with the flags of serve\n\
          \x20      larder format-flash ...   erase the flash of a server, with the flags of serve\n\
-         \x20      larder health [ADDR]      ask the admin page of a server whether it serves\n\
+         \x20      larder health [ADDR]      ask the admin page of a server whether it is ready\n\
          \x20      larder trace ...          inspect, convert or sample a trace of requests\n\
          \x20      larder workload ...       generate the requests of a workload and write them to a file\n\
          \x20      larder replay ...         send a trace or a workload to a memcached or RESP server\n\
@@ -106,8 +106,8 @@ pub(super) fn of_check_config() -> String {
 /// The text of `larder health --help`.
 pub(super) fn of_health() -> String {
     "usage: larder health [HOST:PORT]\n\n\
-     Asks the admin page of a server (default 127.0.0.1:11219) whether it serves.\n\
-     The exit status is 0 if it does, else 1.\n"
+     Asks the admin page of a server (default 127.0.0.1:11219) whether it is ready.\n\
+     The exit status is 0 if it is, else 1; flash that is still being read, or a stop, is the reason then.\n"
         .to_owned()
 }
 

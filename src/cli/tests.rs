@@ -120,6 +120,7 @@ fn flags_of_memory_and_limits() {
     sets("--hashpower 20", |s| s.hashpower = Some(20));
     sets("-c 5 -t 2 -R 3", |s| (s.connections_max, s.threads, s.requests_per_event) = (5, 2, 3));
     sets("--maxconns-fast=false --idle-timeout 60", |s| (s.maxconns_fast, s.idle_timeout_s) = (false, 60));
+    sets("--address-conn-limit 7", |s| s.connections_per_address_max = 7);
     sets("--pin-cpus 0,2-4", |s| s.pin_cpus = PinCpus::List(vec![0, 2, 3, 4]));
 }
 

@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import socket
 import subprocess
 import sys
 import tempfile
@@ -76,6 +77,22 @@ class Case(unittest.TestCase):
         made = start(*flags, **options)
         self.addCleanup(made.__exit__)
         return made
+
+    def service_manager(self):
+        """A socket of a service manager such as systemd, and the environment of a service."""
+        path = os.path.join(self.folder(), "notify")
+        made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.addCleanup(made.close)
+        made.bind(path)
+        made.settimeout(10)
+        return made, {"NOTIFY_SOCKET": path}
+
+    def told_until(self, manager, word):
+        """What a service manager is told, up to the message that has this line."""
+        heard = []
+        while not heard or word not in heard[-1].splitlines():
+            heard.append(manager.recv(4096).decode())
+        return heard
 
     def connection(self, server, **options):
         """A connection that is closed at the end of the test."""

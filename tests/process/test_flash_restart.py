@@ -8,10 +8,12 @@ import subprocess
 import threading
 import time
 import unittest
+import urllib.error
+import urllib.request
 
 import support
 from flash_support import FLASH_MIB, MEBIBYTE, FlashCase, noise
-from process_support import larder_only, run_to_end, server_command
+from process_support import larder_only, run_program, run_to_end, server_command
 
 CRASHES = int(os.environ.get("LARDER_CRASHES", "50"))
 
@@ -119,6 +121,40 @@ class Restart(FlashCase):
         self.assertNotEqual(status, 0)
         self.assertEqual(len(errors.strip().splitlines()), 1, errors)
         self.assertIn(self.path, errors)
+
+
+@larder_only
+class Readiness(FlashCase):
+    """Who sends clients to a server is told when it has everything that flash kept."""
+
+    def first_answer(self, page):
+        """(status, text) of a page, as soon as somebody listens."""
+        end = time.monotonic() + support.START_SECONDS_MAX
+        while True:
+            try:
+                with urllib.request.urlopen(page, timeout=10) as answer:
+                    return answer.status, answer.read().decode()
+            except urllib.error.HTTPError as error:
+                return error.code, error.read().decode()
+            except OSError:
+                self.assertLess(time.monotonic(), end, "nobody listens")
+                time.sleep(0.001)
+
+    def test_the_server_is_ready_once_flash_is_read(self):
+        server = self.flash_server()
+        self.push_out(self.connection(server), mebibytes=200)
+        self.assertEqual(server.stop(), 0)
+        manager, environment = self.service_manager()
+        admin = "127.0.0.1:%d" % support.free_port()
+        again = self.flash_server("--admin", admin, environment=environment, wait=False)
+        # The first answer: reading takes a tenth of a second or more.
+        status, text = self.first_answer("http://%s/healthz" % admin)
+        self.assertEqual((status, text), (503, "flash is being read: not all of its items can be found yet\n"))
+        self.assertEqual(self.first_answer("http://%s/livez" % admin), (200, "ok\n"))
+        heard = self.told_until(manager, "READY=1")
+        self.assertIn("EXTEND_TIMEOUT_USEC=30000000", heard[0].splitlines())
+        self.assertEqual(self.number(self.connection(again), b"recovering", b"flash"), 0)
+        self.assertEqual(run_program("health", admin), (0, "ok\n", ""))
 
 
 class Log:

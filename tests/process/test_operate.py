@@ -185,6 +185,33 @@ class Reload(OperateCase):
         self.reload(server, "conn-limit = 4\nidle-timeout = 1\n", "idle-timeout is 1 now")
         self.assertTrue(held[0].is_closed(10))
 
+    def test_the_limit_for_each_address_follows_the_file(self):
+        server = self.follower("conn-limit = 100\n", "-t", "2")
+        held, other = [self.connection(server) for _ in range(2)], self.connection(server)
+        for connection in held:
+            connection.ask(b"version")
+        self.assertEqual(ask(other, b"PING"), b"PONG")
+        self.reload(server, "address-conn-limit = 3\n", "address-conn-limit is 3 now, it was 0")
+        for refused in (1, 2):
+            self.assertEqual(self.connection(server).line(), b"ERROR Too many open connections from this address")
+            self.assertEqual(held[0].stats()[b"address_rejected_connections"], b"%d" % refused)
+        # It is logged once a minute.
+        self.assertEqual(server.error_text().count("1 refused beyond the most connections of one address (3"), 1)
+        self.assertEqual(held[0].stats(b"settings")[b"address_conn_limit"], b"3")
+        self.assertEqual(ask(other, b"CONFIG", b"SET", b"address-conn-limit", b"4"), b"OK")
+        self.assertTrue(self.connection(server).ask(b"version").startswith(b"VERSION"))
+
+    def test_unix_sockets_have_no_address(self):
+        path = os.path.join(self.folder(), "socket")
+        server = self.server("-s", path, "--address-conn-limit", "1", wait=False)
+        self.logged(server, "listening on")
+        for _ in range(3):
+            made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            made.connect(path)
+            connection = support.Connection(None, None, made=made)
+            self.addCleanup(connection.close)
+            self.assertTrue(connection.ask(b"version").startswith(b"VERSION"))
+
     def test_commands_are_refused_and_allowed(self):
         server = self.follower("disable-flush-all = true\n")
         connection = self.connection(server)
@@ -307,46 +334,30 @@ class ConfigSet(OperateCase):
 class Manager(OperateCase):
     """What a service manager such as systemd is told."""
 
-    def manager(self):
-        """A socket of a service manager, and the environment of a service."""
-        path = os.path.join(self.folder(), "notify")
-        made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self.addCleanup(made.close)
-        made.bind(path)
-        made.settimeout(10)
-        return made, {"NOTIFY_SOCKET": path}
-
-    def until(self, manager, word):
-        """Messages up to the one that has this line."""
-        heard = []
-        while not heard or word not in heard[-1].splitlines():
-            heard.append(manager.recv(4096).decode())
-        return heard
-
     def test_ready_reloading_stopping(self):
-        manager, environment = self.manager()
+        manager, environment = self.service_manager()
         self.write("idle-timeout = 5\n")
         server = self.server("--config", self.path, environment=environment)
-        self.assertEqual(self.until(manager, "READY=1"), ["READY=1\n"])
+        self.assertEqual(self.told_until(manager, "READY=1"), ["READY=1\n"])
         self.write("idle-timeout = 6\n")
         before = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
         server.process.send_signal(signal.SIGHUP)
-        reloading, ready = self.until(manager, "READY=1")
+        reloading, ready = self.told_until(manager, "READY=1")
         self.assertIn("RELOADING=1\n", reloading)
         since = int(re.search(r"MONOTONIC_USEC=(\d+)", reloading).group(1))
         self.assertGreaterEqual(since, before)
         self.assertEqual(ready, "READY=1\n")
         self.assertEqual(self.connection(server).stats(b"settings")[b"idle_timeout"], b"6")
         server.process.send_signal(signal.SIGUSR1)
-        self.assertEqual(self.until(manager, "STOPPING=1"), ["STOPPING=1\n"])
+        self.assertEqual(self.told_until(manager, "STOPPING=1"), ["STOPPING=1\n"])
         self.assertEqual(server.wait(), 0)
 
     def test_the_watchdog_is_fed_while_the_server_works(self):
-        manager, environment = self.manager()
+        manager, environment = self.service_manager()
         server = self.server(environment=dict(environment, WATCHDOG_USEC="1000000"))
-        self.until(manager, "READY=1")
+        self.told_until(manager, "READY=1")
         for _ in range(3):
-            self.assertLess(len(self.until(manager, "WATCHDOG=1")), 2)
+            self.assertLess(len(self.told_until(manager, "WATCHDOG=1")), 2)
         server.process.send_signal(signal.SIGSTOP)
         try:
             manager.settimeout(0.1)
@@ -360,9 +371,9 @@ class Manager(OperateCase):
             server.process.send_signal(signal.SIGCONT)
 
     def test_without_a_watchdog_nothing_is_sent(self):
-        manager, environment = self.manager()
+        manager, environment = self.service_manager()
         self.server(environment=environment)
-        self.until(manager, "READY=1")
+        self.told_until(manager, "READY=1")
         manager.settimeout(1.5)
         with self.assertRaises(TimeoutError):
             manager.recv(4096)
@@ -381,6 +392,24 @@ class Health(OperateCase):
         self.assertIn(admin + " does not answer", problem)
         status, _, problem = command("health", "--nonsense")
         self.assertEqual((status, "HOST:PORT" in problem), (1, True))
+
+    def test_a_server_that_stops_is_alive_and_not_ready(self):
+        admin = "127.0.0.1:%d" % support.free_port()
+        server = self.server("--admin", admin)
+        connection = self.connection(server)
+        # The stop waits for the rest of this request.
+        connection.send(b"version\r\nset k 0 0 5\r\nab")
+        connection.line()
+        server.process.send_signal(signal.SIGUSR1)
+        deadline = time.monotonic() + 5
+        while command("health", admin)[0] == 0:
+            self.assertLess(time.monotonic(), deadline, "it is ready though it stops")
+        self.assertEqual(command("health", admin)[::2], (1, "larder: %s answers 503 the server stops\n" % admin))
+        with urllib.request.urlopen("http://%s/livez" % admin, timeout=10) as answer:
+            self.assertEqual((answer.status, answer.read()), (200, b"ok\n"))
+        connection.send(b"cde\r\n")
+        self.assertEqual(connection.line(), b"STORED")
+        self.assertEqual(server.wait(), 0)
 
 
 class Packages(OperateCase):
@@ -431,6 +460,19 @@ class Packages(OperateCase):
             file.write(re.sub("(?m)^Documentation=.*$", "", unit).replace("/usr/bin/larder", program()))
         done = subprocess.run(["systemd-analyze", "verify", "--man=no", path], stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True, timeout=60)
+        self.assertEqual((done.returncode, done.stdout), (0, ""))
+
+    def test_the_socket_unit_names_what_the_server_knows(self):
+        unit = self.file("socket/larder.socket")
+        self.assertEqual(re.findall(r"(?m)^FileDescriptorName=(.*)$", unit), ["memcached"])
+        if not shutil.which("systemd-analyze"):
+            self.skipTest("systemd-analyze is not installed")
+        folder = self.folder()
+        for name, text in (("larder.socket", unit), ("larder.service", self.file("larder.service"))):
+            with open(os.path.join(folder, name), "w") as file:
+                file.write(re.sub("(?m)^Documentation=.*$", "", text).replace("/usr/bin/larder", program()))
+        done = subprocess.run(["systemd-analyze", "verify", "--man=no", os.path.join(folder, "larder.socket")],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60)
         self.assertEqual((done.returncode, done.stdout), (0, ""))
 
     def test_the_settings_file_names_settings_that_exist(self):

@@ -475,6 +475,12 @@ impl Flash {
         }
     }
 
+    /// Whether items of an earlier run cannot be found yet, because their segments are still being taken in. A tier
+    /// that has failed recovers no more.
+    pub fn is_recovering(&self) -> bool {
+        self.status.is_recovering() && self.meta.is_on()
+    }
+
     /// Bytes of all zones of the device, those for the tier's own records included.
     pub fn device_bytes(&self) -> u64 {
         self.device.geometry().capacity_bytes()

@@ -3,6 +3,7 @@
 //! A new number of the server is a family here. Numbers of the cache are rows of `larder_cache::Totals`, those of the
 //! flash tier rows of `flash::numbers`.
 
+use crate::admin::process::Pulse;
 use crate::admin::{
     CurveShown, Family, GroupRow, KeyRows, Kind, Moment, Sample, Source, Value, ZoneCell, names,
 };
@@ -14,13 +15,23 @@ use crate::latency::{Class, Histogram, WorkerLatency, total, total_fetches};
 use crate::sizing;
 use crate::worth;
 use larder_cache::{Cache, NamespaceStats, TemperatureStats, Totals};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// A worker that has not moved for so long is stuck, and the process is not alive.
+const STUCK_AFTER: Duration = Duration::from_secs(30);
+
+/// How often each worker has moved; `None` = the server stops.
+pub(crate) type Ticks = Arc<dyn Fn() -> Option<Vec<u64>> + Send + Sync>;
 
 /// Reads the counters of the cache, the drivers and the workers whenever the admin endpoint is asked.
 pub(crate) struct Metrics {
     cache: Arc<Cache>,
     state: Arc<ServerState>,
     latency: Arc<[Arc<WorkerLatency>]>,
+    ticks: Ticks,
+    /// What earlier probes of liveness have seen.
+    pulse: Mutex<Option<Pulse>>,
 }
 
 impl Metrics {
@@ -29,8 +40,9 @@ impl Metrics {
         cache: Arc<Cache>,
         state: Arc<ServerState>,
         latency: Arc<[Arc<WorkerLatency>]>,
+        ticks: Ticks,
     ) -> Metrics {
-        Metrics { cache, state, latency }
+        Metrics { cache, state, latency, ticks, pulse: Mutex::default() }
     }
 }
 
@@ -118,7 +130,22 @@ impl Source for Metrics {
     }
 
     fn healthy(&self) -> Result<(), String> {
+        if (self.ticks)().is_none() {
+            return Err("the server stops".to_owned());
+        }
+        if self.cache.flash_tier().is_some_and(|flash| flash.is_recovering()) {
+            return Err("flash is being read: not all of its items can be found yet".to_owned());
+        }
         Ok(())
+    }
+
+    fn alive(&self) -> Result<(), String> {
+        // The workers of a server that stops need not move.
+        let Some(ticks) = (self.ticks)() else { return Ok(()) };
+        let now = Instant::now();
+        let mut pulse = self.pulse.lock().expect("no panic under this lock");
+        let pulse = pulse.get_or_insert_with(|| Pulse::new(STUCK_AFTER, now));
+        if pulse.all_move(&ticks, now) { Ok(()) } else { Err("a worker is stuck".to_owned()) }
     }
 }
 
@@ -525,7 +552,7 @@ fn group_families(groups: &[GroupRow]) -> Vec<Family> {
     families.into_iter().filter(|family| !family.samples.is_empty()).collect()
 }
 
-fn io_counters(io: &IoSnapshot) -> [Family; 10] {
+fn io_counters(io: &IoSnapshot) -> [Family; 11] {
     [
         counter(
             "connections_opened",
@@ -536,6 +563,12 @@ fn io_counters(io: &IoSnapshot) -> [Family; 10] {
             "connections_rejected",
             "Client connections that were turned away at the limit (-c) since the server started or since stats reset.",
             io.rejected_connections,
+        ),
+        counter(
+            "connections_rejected_per_address",
+            "Client connections that were turned away since the server started or since stats reset, because their \
+             address had as many as one may have (--address-conn-limit).",
+            io.address_rejected_connections,
         ),
         counter(
             "connections_idle_closed",

@@ -2,18 +2,18 @@
 
 use crate::admin;
 use crate::admin::process::{
-    Signal, SignalThread, Transport, notify_ready, notify_reloaded, notify_reloading, notify_stopping,
-    on_signals, start_watchdog, write_port_file,
+    Signal, SignalThread, Start, Transport, notify_ready, notify_reloaded, notify_reloading, notify_stopping,
+    on_signals, start_watchdog, when_ready, write_port_file,
 };
 use crate::dispatch::live::{Follower, Host, Running};
 use crate::dispatch::{Dispatcher, Drivers, ServerState, Users};
 use crate::doubts::{Machine, doubts};
 use crate::error::RunError;
 use crate::flash::{self, OpenFlash};
-use crate::io::{self, Backend, Buffers, ListenAddress, ListenOptions, SESSION_BYTES};
+use crate::io::{self, Backend, Buffers, Inherited, ListenAddress, ListenOptions, SESSION_BYTES, Stopper};
 use crate::keep;
 use crate::latency::WorkerLatency;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Ticks};
 use crate::prefault::prefault;
 use crate::settings::{self, Pages, PinCpus, Settings};
 use crate::tls::Tls;
@@ -39,10 +39,12 @@ fn refuse(error: impl std::fmt::Display) -> RunError {
 /// What kept the server from starting (memory, pages, addresses, the file of users, the admin address), or what ended a
 /// worker early.
 pub fn run(settings: Settings, host: Arc<dyn Host>) -> Result<(), RunError> {
+    // First, while the process has one thread.
+    let inherited = Inherited::take().map_err(refuse)?;
     let users = settings.auth_file.as_deref().map(Users::read).transpose().map_err(RunError)?;
     users.iter().for_each(Users::tell_doubts);
     let flash = flash::open(&settings)?;
-    let served = serve(&settings, host, users, flash.as_ref());
+    let served = serve(&settings, host, users, flash.as_ref(), inherited);
     match (served, flash) {
         // Signals are still handled: a second one ends a save that takes too long.
         (Ok((cache, state, _signals)), Some(flash)) => flash.close(Some(&cache), &state.in_effect()),
@@ -80,6 +82,7 @@ fn serve(
     host: Arc<dyn Host>,
     users: Option<Users>,
     flash: Option<&OpenFlash>,
+    inherited: Inherited,
 ) -> Result<(Arc<Cache>, Arc<ServerState>, SignalThread), Ended> {
     let level = flash.map(|flash| flash.level(settings));
     let cache = Cache::with_flash(cache_options(settings), level).map_err(refuse)?;
@@ -88,7 +91,10 @@ fn serve(
     let ring_buffers = ring_buffers(settings, &cache)?;
     let tls =
         settings.tls.enabled.then(|| Tls::load(&settings.tls)).transpose().map_err(RunError)?.map(Arc::new);
-    let bound = io::bind(&listen_options(settings, &cache, ring_buffers, tls.clone())).map_err(refuse)?;
+    let options = listen_options(settings, &cache, ring_buffers, tls.clone());
+    let bound = io::bind(&options, &inherited).map_err(refuse)?;
+    // The listeners have descriptors of their own.
+    drop(inherited);
     bound.buffers().set_sessions_limit_bytes(cache.sessions_cap_bytes());
     let stopper = bound.stopper();
     let (on_shutdown, until_stopped) = (stopper.clone(), stopper.clone());
@@ -142,7 +148,9 @@ fn serve(
     })
     .map_err(|error| RunError(format!("cannot wait for signals: {error}")))?;
 
-    let metrics = Arc::new(Metrics::new(cache.clone(), state.clone(), latency.clone()));
+    let (counters, stopping) = (bound.counters(), bound.stopper());
+    let ticks: Ticks = Arc::new(move || (!stopping.is_stopping()).then(|| counters.ticks()));
+    let metrics = Arc::new(Metrics::new(cache.clone(), state.clone(), latency.clone(), ticks.clone()));
     if settings.prefault {
         prefault(&cache, || !until_stopped.is_stopping()).map_err(RunError)?;
     }
@@ -152,16 +160,14 @@ fn serve(
     announce(settings, &bound, &cache, admin.as_ref(), flash);
 
     let (service_cache, service_state) = (cache.clone(), state.clone());
-    let (counters, stopping) = (bound.counters(), bound.stopper());
     let running = bound
         .start(move |number| {
             pin(service_state.settings(), number);
             Dispatcher::new(service_cache.worker(), number, service_state.clone(), latency[number].clone())
         })
         .map_err(|error| Ended::Early(refuse(error)))?;
-    start_watchdog(move || (!stopping.is_stopping()).then(|| counters.ticks()));
-    notify_ready(settings);
-    is_ready.store(true, Ordering::Release);
+    tell_when_ready(settings, &cache, running.stopper(), is_ready);
+    start_watchdog(move || ticks());
     let ended = running.join();
     notify_stopping();
     cache.stop_keeper();
@@ -171,6 +177,20 @@ fn serve(
     }
     ended.map_err(|error| Ended::Early(RunError(format!("a worker ended early: {error}"))))?;
     Ok((cache, state, signals))
+}
+
+/// Says that the server is ready once everything that flash kept can be found. Clients are answered before that, too.
+fn tell_when_ready(settings: &Settings, cache: &Arc<Cache>, stopper: Stopper, is_ready: Arc<AtomicBool>) {
+    let (settings, cache) = (settings.clone(), cache.clone());
+    let look = move || match cache.flash_tier() {
+        _ if stopper.is_stopping() => Start::Stopping,
+        Some(flash) if flash.is_recovering() => Start::Recovering,
+        _ => Start::Ready,
+    };
+    when_ready(look, move || {
+        notify_ready(&settings);
+        is_ready.store(true, Ordering::Release);
+    });
 }
 
 /// The receive buffers of each worker.
@@ -264,6 +284,7 @@ fn listen_options(
         backlog: settings.backlog,
         connections_max: settings.connections_max as usize,
         connections_max_fast: settings.maxconns_fast,
+        connections_per_address_max: settings.connections_per_address_max as usize,
         idle_timeout_s: settings.idle_timeout_s,
         workers: settings.threads as usize,
         backend: match settings.backend {

@@ -26,11 +26,18 @@ pub trait Source: Send + Sync {
     fn moment(&self) -> Moment {
         Moment::default()
     }
-    /// Whether the server does its work.
+    /// Whether clients may be sent to the server: it has everything that it kept, and does not stop.
     ///
     /// # Errors
-    /// One line that says why it does not.
+    /// One line that says why they may not.
     fn healthy(&self) -> Result<(), String>;
+    /// Whether the process works, ready or not. One that does not is to be started again.
+    ///
+    /// # Errors
+    /// One line that says what is stuck.
+    fn alive(&self) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 /// What other sizes of memory would miss, for the picture on the page.

@@ -3,7 +3,8 @@
 //! | path | answer |
 //! |---|---|
 //! | `/metrics` | all numbers, as OpenMetrics text |
-//! | `/healthz` | 200 `ok`, or 503 and the reason |
+//! | `/healthz` | readiness: 200 `ok`, or 503 and the reason while flash recovers and while the server stops |
+//! | `/livez` | liveness: 200 `ok`, or 503 and the reason where a worker is stuck |
 //! | `/api/status.json` | all numbers, as JSON; histograms with all their filled buckets |
 //! | `/api/zones.json` | the zones of the flash: `[[use, bytes written, bytes live, times erased], ...]` |
 //! | `/api/curve.json` | what other sizes of memory would miss |
@@ -13,7 +14,8 @@
 //! | `/` | a page that reads the JSON once a second |
 //!
 //! Goal: nothing here can slow a request. One thread reads, seldom, counters that workers write anyway. Its clients
-//! cannot take much memory: it serves few connections at a time, and buffers little of each.
+//! cannot take much memory: it serves few connections at a time, and buffers little of each. Few clients cannot keep
+//! the others out: where no connection is free, the one without a request for longest gives way.
 //!
 //! Non-goals: changing anything; secrecy (the endpoint listens on this machine only unless told otherwise, and answers
 //! no request that came by a name which is not this machine's).
@@ -137,7 +139,11 @@ fn routes(source: Arc<dyn Source>, history: Arc<Mutex<History>>, hosts: Hosts) -
         .route("/page.css", page("text/css; charset=utf-8", include_str!("page/page.css")))
         .route("/page.js", page("text/javascript; charset=utf-8", include_str!("page/page.js")))
         .route("/metrics", get(metrics_text))
-        .route("/healthz", get(health))
+        .route(
+            "/healthz",
+            get(|State(source): State<Arc<dyn Source>>| async move { probed(source.healthy()) }),
+        )
+        .route("/livez", get(|State(source): State<Arc<dyn Source>>| async move { probed(source.alive()) }))
         .route("/api/status.json", get(status_json))
         .route("/api/zones.json", get(zones_json))
         .route("/api/groups.json", get(groups_json))
@@ -147,8 +153,8 @@ fn routes(source: Arc<dyn Source>, history: Arc<Mutex<History>>, hosts: Hosts) -
         .fallback(|| async {
             (
                 StatusCode::NOT_FOUND,
-                "there is /, /metrics, /healthz, /history, /api/status.json, /api/zones.json, /api/groups.json, \
-                 /api/keys.json and /api/curve.json\n",
+                "there is /, /metrics, /healthz, /livez, /history, /api/status.json, /api/zones.json, \
+                 /api/groups.json, /api/keys.json and /api/curve.json\n",
             )
         })
         .with_state(source)
@@ -162,8 +168,9 @@ async fn metrics_text(State(source): State<Arc<dyn Source>>) -> Response {
     }
 }
 
-async fn health(State(source): State<Arc<dyn Source>>) -> Response {
-    match source.healthy() {
+/// The answer to a probe: `ok`, or the reason why not.
+fn probed(found: Result<(), String>) -> Response {
+    match found {
         Ok(()) => answer("text/plain; charset=utf-8", "ok\n".to_owned()),
         Err(reason) => (StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")).into_response(),
     }

@@ -68,7 +68,8 @@ impl Drop for SignalThread {
 }
 
 /// Tells the process that started the server (a service manager, or the foreground process of `-d`) that the server
-/// answers. With `-d` and without `-v`, stderr is closed then. Call this once, when every listener is open.
+/// is ready. With `-d` and without `-v`, stderr is closed then. Call this once, when every listener is open and
+/// everything that the server kept can be found.
 pub fn notify_ready(settings: &Settings) {
     if let Err(error) = notify(&[NotifyState::Ready]) {
         tracing::warn!("could not say that the server is ready: {error}");
@@ -79,6 +80,69 @@ pub fn notify_ready(settings: &Settings) {
         && let Err(error) = rustix::stdio::dup2_stderr(&nowhere)
     {
         tracing::warn!("stderr stays open: {error}");
+    }
+}
+
+/// How often a service manager is told that the start is still under way.
+const START_NEWS_EVERY: Duration = Duration::from_secs(5);
+/// How much more time a service manager is asked for each time.
+const START_EXTENSION: Duration = Duration::from_secs(30);
+/// How often it is looked whether the server is ready.
+const READY_LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// How far a start is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// Flash is still being read.
+    Recovering,
+    /// Everything that the server kept can be found.
+    Ready,
+    /// The server was told to stop.
+    Stopping,
+}
+
+/// Calls `ready` once the server is ready: at once, or from a thread named `readiness` that asks `look` until then. A
+/// service manager is asked for more time meanwhile. A server that is told to stop before it is ready never is.
+pub fn when_ready(look: impl Fn() -> Start + Send + 'static, ready: impl FnOnce() + Send + 'static) {
+    match look() {
+        Start::Ready => return ready(),
+        Start::Stopping => return,
+        Start::Recovering => {}
+    }
+    let wait = move || {
+        let tell = |states: &[NotifyState<'_>]| drop(notify(states));
+        if wait_for_readiness(&look, &tell, &std::thread::sleep) {
+            tell(&[NotifyState::Status("")]);
+            ready();
+        }
+    };
+    if let Err(error) = std::thread::Builder::new().name("readiness".to_owned()).spawn(wait) {
+        tracing::warn!("nobody is told when the server is ready: {error}");
+    }
+}
+
+/// Waits until the server is ready. `false` = it stops.
+fn wait_for_readiness(
+    look: &impl Fn() -> Start,
+    tell: &impl Fn(&[NotifyState<'_>]),
+    sleep: &impl Fn(Duration),
+) -> bool {
+    let mut until_news = Duration::ZERO;
+    loop {
+        match look() {
+            Start::Ready => return true,
+            Start::Stopping => return false,
+            Start::Recovering => {}
+        }
+        if until_news.is_zero() {
+            until_news = START_NEWS_EVERY;
+            tell(&[
+                NotifyState::ExtendTimeoutUsec(START_EXTENSION.as_micros() as u32),
+                NotifyState::Status("flash is being read"),
+            ]);
+        }
+        sleep(READY_LOOK_EVERY);
+        until_news = until_news.saturating_sub(READY_LOOK_EVERY);
     }
 }
 
@@ -131,19 +195,20 @@ pub fn start_watchdog(ticks: impl Fn() -> Option<Vec<u64>> + Send + 'static) {
 const TICKS_MISSED_MAX: Duration = Duration::from_secs(5);
 
 /// When each worker was seen to move.
-struct Pulse {
+pub(crate) struct Pulse {
     patience: Duration,
     begun: Instant,
     seen: Vec<(u64, Instant)>,
 }
 
 impl Pulse {
-    fn new(patience: Duration, begun: Instant) -> Pulse {
+    /// No worker was seen to move yet. One that does not for as long as `patience` is stuck.
+    pub(crate) fn new(patience: Duration, begun: Instant) -> Pulse {
         Pulse { patience, begun, seen: Vec::new() }
     }
 
     /// Whether each worker has moved lately. `ticks` = how often each has moved.
-    fn all_move(&mut self, ticks: &[u64], now: Instant) -> bool {
+    pub(crate) fn all_move(&mut self, ticks: &[u64], now: Instant) -> bool {
         self.seen.resize(ticks.len(), (0, self.begun));
         for ((before, at), ticks) in self.seen.iter_mut().zip(ticks) {
             if before != ticks {
@@ -198,6 +263,7 @@ pub fn write_port_file(path: &Path, ports: &[(Transport, SocketAddr)]) -> io::Re
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::{Cell, RefCell};
     use std::sync::mpsc;
 
     #[test]
@@ -226,6 +292,31 @@ mod tests {
         assert!(pulse.all_move(&[7, 2], at(7)));
         // A worker that never moved is stuck, too.
         assert!(!Pulse::new(Duration::from_secs(5), begun).all_move(&[0], at(5)));
+    }
+
+    #[test]
+    fn readiness_waits_for_recovery_and_asks_for_time() {
+        let (looks, asked, slept) = (Cell::new(0), RefCell::new(Vec::new()), Cell::new(Duration::ZERO));
+        let look = |until: u32, then: Start| {
+            let looks = &looks;
+            move || {
+                looks.set(looks.get() + 1);
+                if looks.get() > until { then } else { Start::Recovering }
+            }
+        };
+        let tell = |states: &[NotifyState<'_>]| {
+            asked.borrow_mut().push(states.iter().map(NotifyState::to_string).collect::<Vec<_>>());
+        };
+        let sleep = |time: Duration| slept.set(slept.get() + time);
+        assert!(wait_for_readiness(&look(0, Start::Ready), &tell, &sleep));
+        assert!(asked.borrow().is_empty());
+        looks.set(0);
+        // Two hundred looks are ten seconds, in which the time is asked for twice.
+        assert!(wait_for_readiness(&look(200, Start::Ready), &tell, &sleep));
+        assert_eq!((slept.get(), asked.borrow().len()), (Duration::from_secs(10), 2));
+        assert_eq!(asked.borrow()[0][0], "EXTEND_TIMEOUT_USEC=30000000");
+        looks.set(0);
+        assert!(!wait_for_readiness(&look(3, Start::Stopping), &tell, &sleep));
     }
 
     #[test]

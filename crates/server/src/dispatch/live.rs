@@ -139,6 +139,10 @@ pub static SETTINGS: &[Setting] = &[
         now.maxconns_fast = new.maxconns_fast;
         Ok(())
     })),
+    row("address-conn-limit", |s| s.connections_per_address_max.to_string(), Change::Live(|_, now, new| {
+        now.set_connections_per_address_max(new.connections_per_address_max);
+        Ok(())
+    })),
     row("read-buf-mem-limit", |s| maybe(s.buffers_bytes, size), ARENA),
     row("idle-timeout", |s| s.idle_timeout_s.to_string(), Change::Live(|_, now, new| {
         now.idle_timeout_s = new.idle_timeout_s;
@@ -318,6 +322,7 @@ impl Running<'_> {
             }
             if let Some(limits) = self.state.drivers().and_then(|drivers| drivers.limits.as_ref()) {
                 limits.set(now.connections_max as usize, now.maxconns_fast, now.idle_timeout_s);
+                limits.set_per_address(now.connections_per_address_max as usize);
             }
             done
         })

@@ -2,19 +2,26 @@
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Write};
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::accepted::Accepted;
 use super::listen::Listener;
 use super::shared::Shared;
+use super::transport::Transport;
 use crate::tls::Tls;
 use socket2::Socket;
 
 /// What a client is told that is one too many.
 const TOO_MANY: &[u8] = b"ERROR Too many open connections\r\n";
+
+/// What a client is told whose address has too many.
+const TOO_MANY_OF_ADDRESS: &[u8] = b"ERROR Too many open connections from this address\r\n";
+/// How often it is logged that addresses have too many.
+const LOGGED_EVERY: Duration = Duration::from_secs(60);
 
 /// Why no connections are accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,6 +43,14 @@ pub(super) struct Acceptor {
     /// Where the search for the least busy worker starts, so that equals take turns.
     turn: usize,
     tls: Option<Arc<Tls>>,
+    refused: Refused,
+}
+
+/// Connections that were refused since that was logged last, because their address has too many.
+#[derive(Debug, Default)]
+struct Refused {
+    unlogged: u64,
+    logged: Option<Instant>,
 }
 
 impl Acceptor {
@@ -47,6 +62,7 @@ impl Acceptor {
             listening: true,
             turn: 0,
             tls,
+            refused: Refused::default(),
         }
     }
 
@@ -65,22 +81,26 @@ impl Acceptor {
     /// Finds the worker for a new connection. `None` = the connection was turned away, or waits until another closes.
     pub(super) fn admit(
         &mut self,
-        accepted: Accepted,
+        mut accepted: Accepted,
         shared: &Shared,
         own: usize,
     ) -> Option<(usize, Accepted)> {
+        if accepted.place.is_none()
+            && let Some(address) = address_of(&accepted)
+        {
+            accepted.place = shared.address_limit.enter(address);
+            if accepted.place.is_none() {
+                shared.counters.workers[own].rejected_per_address.add(1);
+                refuse(&accepted, TOO_MANY_OF_ADDRESS);
+                self.refused.tell(address, shared.address_limit.most());
+                return None;
+            }
+        }
         if shared.is_full() {
             if shared.connections_max_fast() {
                 // First: the client may ask for the count as soon as it is refused.
                 shared.counters.workers[own].rejected.add(1);
-                // Four words fit the buffer of any socket. A client that is gone need not read them, and one that
-                // expects a handshake cannot.
-                if accepted.handshake.is_none() {
-                    let _ = accepted
-                        .socket
-                        .set_nonblocking(true)
-                        .and_then(|()| (&accepted.socket).write_all(TOO_MANY));
-                }
+                refuse(&accepted, TOO_MANY);
             } else {
                 self.parked.push_back(accepted);
                 self.pause(Pause::Limit, shared);
@@ -156,5 +176,36 @@ impl Acceptor {
         let chosen = order.min_by_key(load).unwrap_or(0);
         self.turn = (chosen + 1) % workers.len();
         chosen
+    }
+}
+
+impl Refused {
+    /// One more was refused, from `address`, which has as many as it may.
+    fn tell(&mut self, address: IpAddr, most: usize) {
+        self.unlogged += 1;
+        if self.logged.is_none_or(|logged| logged.elapsed() >= LOGGED_EVERY) {
+            self.logged = Some(Instant::now());
+            let count = std::mem::take(&mut self.unlogged);
+            tracing::warn!(
+                "{count} refused beyond the most connections of one address ({most}, --address-conn-limit), the last \
+                 one from {address}"
+            );
+        }
+    }
+}
+
+/// The address of a client. `None` = it has none, or is gone already.
+fn address_of(accepted: &Accepted) -> Option<IpAddr> {
+    match accepted.transport {
+        Transport::Tcp => Some(accepted.socket.peer_addr().ok()?.as_socket()?.ip()),
+        Transport::Unix | Transport::Udp => None,
+    }
+}
+
+/// Tells a client that its connection is one too many. A few words fit the buffer of any socket. A client that is gone
+/// need not read them, and one that expects a handshake cannot.
+fn refuse(accepted: &Accepted, why: &[u8]) {
+    if accepted.handshake.is_none() {
+        let _ = accepted.socket.set_nonblocking(true).and_then(|()| (&accepted.socket).write_all(why));
     }
 }

@@ -1,5 +1,6 @@
 //! A connection on its way from its listener to its worker.
 
+use super::address_limit::AddressPlace;
 use super::left_over::LeftOver;
 use super::tls::Session;
 use super::transport::Transport;
@@ -12,6 +13,8 @@ use std::sync::Arc;
 pub(super) struct Accepted {
     pub(super) socket: Socket,
     pub(super) transport: Transport,
+    /// What it counts for among the connections of its address. `None` = it was not counted, or has no address.
+    pub(super) place: Option<AddressPlace>,
     /// The handshake that comes first.
     pub(super) handshake: Option<Arc<ServerConfig>>,
     /// What encrypts the connection, behind its handshake.
@@ -26,6 +29,14 @@ impl Accepted {
     /// A connection that is not encrypted, or not yet.
     pub(super) fn new(socket: Socket, transport: Transport) -> Accepted {
         let plain = LeftOver::default();
-        Accepted { socket, transport, handshake: None, session: None, is_kernel_tls: false, plain }
+        Accepted {
+            socket,
+            transport,
+            place: None,
+            handshake: None,
+            session: None,
+            is_kernel_tls: false,
+            plain,
+        }
     }
 }

@@ -39,6 +39,7 @@ pub(super) struct WorkerCounters {
     pub(super) open: Count,
     pub(super) opened: Count,
     pub(super) rejected: Count,
+    pub(super) rejected_per_address: Count,
     pub(super) idle_kicks: Count,
     /// How often the worker looked at its clock: about once a second, unless it is stuck.
     pub(super) ticks: Count,
@@ -62,6 +63,8 @@ pub struct IoSnapshot {
     pub total_connections: u64,
     /// Connections turned away because the limit was reached.
     pub rejected_connections: u64,
+    /// Connections turned away because their address had too many.
+    pub address_rejected_connections: u64,
     /// Whether new connections are accepted now.
     pub accepting: bool,
     /// How often accepting stopped because connections or file descriptors ran out.
@@ -141,6 +144,7 @@ impl IoCounters {
         IoSnapshot {
             total_connections: grown(|at| at.total_connections),
             rejected_connections: grown(|at| at.rejected_connections),
+            address_rejected_connections: grown(|at| at.address_rejected_connections),
             listen_disabled_num: grown(|at| at.listen_disabled_num),
             time_in_listen_disabled_us: grown(|at| at.time_in_listen_disabled_us),
             bytes_read: grown(|at| at.bytes_read),
@@ -175,6 +179,7 @@ impl IoCounters {
             curr_connections: sum(|w| &w.open),
             total_connections: sum(|w| &w.opened),
             rejected_connections: sum(|w| &w.rejected),
+            address_rejected_connections: sum(|w| &w.rejected_per_address),
             accepting: self.accepting.load(Ordering::Relaxed),
             listen_disabled_num: self.listen_disabled.load(Ordering::Relaxed),
             time_in_listen_disabled_us: self.listen_disabled_us.load(Ordering::Relaxed),

@@ -7,6 +7,7 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::address_limit::AddressPlace;
 use super::buffers::Buffers;
 use super::counters::Count;
 use super::left_over::LeftOver;
@@ -58,6 +59,8 @@ const SEND_FLAGS: i32 = 0;
 pub(super) struct Link<C, D: Driver> {
     conversation: C,
     info: Arc<ConnectionInfo>,
+    /// Counts the connection for its address as long as it is there.
+    _place: Option<AddressPlace>,
     /// Tells the connection from others that had its slot.
     generation: u32,
     /// What encrypts the connection. `None` = nothing does, or the kernel.
@@ -123,6 +126,7 @@ impl<C: Conversation, D: Driver> Link<C, D> {
     pub(super) fn new(
         conversation: C,
         info: Arc<ConnectionInfo>,
+        place: Option<AddressPlace>,
         generation: u32,
         session: Option<Box<Session>>,
         plain: LeftOver,
@@ -130,6 +134,7 @@ impl<C: Conversation, D: Driver> Link<C, D> {
         Link {
             conversation,
             info,
+            _place: place,
             generation,
             session,
             direct: None,

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
+use super::inherited::{self, Inherited, MEMCACHED, RESP, UNIX};
 use super::transport::{EVERYWHERE, THIS_MACHINE, Transport};
 use crate::settings::ListenerTls;
 use crate::tls::Tls;
@@ -66,6 +67,9 @@ pub struct ListenOptions {
     /// What happens to connections beyond `connections_max`: `true` = the client is told and the connection is closed,
     /// `false` = nothing is accepted until another connection closes.
     pub connections_max_fast: bool,
+    /// The most TCP connections of one address at one time; 0 = no limit. An IPv6 address stands for its network of 64
+    /// bits.
+    pub connections_per_address_max: usize,
     /// A connection without a request for this many seconds is closed; 0 = never.
     pub idle_timeout_s: u32,
     /// Worker threads; at least 1.
@@ -92,6 +96,7 @@ impl Default for ListenOptions {
             backlog: 1024,
             connections_max: 1024,
             connections_max_fast: true,
+            connections_per_address_max: 0,
             idle_timeout_s: 0,
             workers: 4,
             backend: Backend::Auto,
@@ -167,33 +172,94 @@ pub(super) struct Sockets {
     /// One set of sockets per worker. The kernel spreads the clients over them.
     pub(super) udp: Vec<Vec<UdpSocket>>,
     pub(super) addresses: Addresses,
+    /// The UNIX socket that goes with the server. One that was inherited stays.
+    pub(super) unix_file: Option<PathBuf>,
 }
 
 impl Sockets {
-    pub(super) fn bind(options: &ListenOptions) -> Result<Sockets, ListenError> {
+    pub(super) fn bind(options: &ListenOptions, inherited: &Inherited) -> Result<Sockets, ListenError> {
         let mut listeners = Vec::new();
         let mut addresses = Addresses::default();
         let ports = [
-            (options.tcp_port, "-p", true, &mut addresses.tcp),
-            (options.resp_port, "--resp-port", false, &mut addresses.resp),
+            (options.tcp_port, "-p", true, MEMCACHED, &mut addresses.tcp),
+            (options.resp_port, "--resp-port", false, RESP, &mut addresses.resp),
         ];
-        for (port, flag, own_ports, found) in ports {
-            let Some(port) = port else { continue };
-            for (socket, tls) in bind_all(&options.addresses, port, flag, own_ports, EVERYWHERE, |at| {
-                tcp(at, options.backlog)
-            })? {
-                found.extend(socket.local_addr().ok().and_then(|a| a.as_socket()));
+        for (port, flag, own_ports, name, found) in ports {
+            let mut bound = named(options, inherited, name, own_ports)?;
+            if let (Some(port), true) = (port, bound.is_empty()) {
+                let bind = |at| match inherited.at(at)? {
+                    Some(socket) => Ok(socket),
+                    None => tcp(at, options.backlog),
+                };
+                // What was inherited and fits nothing is the likely reason for a port that is taken.
+                bound = bind_all(&options.addresses, port, flag, own_ports, EVERYWHERE, bind)
+                    .map_err(|error| inherited.unused().unwrap_or(error))?;
+            }
+            for (socket, tls) in bound {
+                found.extend(tcp_address(&socket));
                 listeners.push(Listener { socket, transport: Transport::Tcp, tls });
             }
         }
         let udp = bind_udp(options, &mut addresses)?;
-        if let Some((path, mode)) = &options.unix {
+        let mut unix_file = None;
+        let inherited_unix = inherited_unix(options, inherited)?;
+        let opens_unix = inherited_unix.is_empty();
+        for socket in inherited_unix {
+            addresses.unix = inherited::path_of(&socket).or(addresses.unix);
+            listeners.push(Listener { socket, transport: Transport::Unix, tls: ListenerTls::Off });
+        }
+        if let Some((path, mode)) = &options.unix
+            && opens_unix
+        {
             let socket = unix(path, *mode, options.backlog)?;
             listeners.push(Listener { socket, transport: Transport::Unix, tls: ListenerTls::Off });
             addresses.unix = Some(path.clone());
+            unix_file = addresses.unix.clone();
         }
-        Ok(Sockets { listeners, udp, addresses })
+        match inherited.unused() {
+            Some(error) => Err(error),
+            None => Ok(Sockets { listeners, udp, addresses, unix_file }),
+        }
     }
+}
+
+fn cannot_take(error: &io::Error) -> ListenError {
+    ListenError(format!("cannot take a socket of the service manager (LISTEN_FDS): {error}"))
+}
+
+fn tcp_address(socket: &Socket) -> Option<SocketAddr> {
+    socket.local_addr().ok().and_then(|at| at.as_socket())
+}
+
+/// The inherited TCP sockets of this name. Where one has an address that was given with a word for TLS, that counts.
+fn named(
+    options: &ListenOptions,
+    inherited: &Inherited,
+    name: &str,
+    own_ports: bool,
+) -> Result<Vec<(Socket, ListenerTls)>, ListenError> {
+    let mut found = Vec::new();
+    for socket in inherited.named(name).map_err(|error| cannot_take(&error))? {
+        let at = tcp_address(&socket).ok_or_else(|| {
+            ListenError(format!("an inherited socket named {name} is not of TCP: name a UNIX socket {UNIX}"))
+        })?;
+        let wanted = resolve_all(&options.addresses, at.port(), own_ports, EVERYWHERE)?;
+        let tls = wanted.iter().find(|(other, _)| *other == at).map_or(ListenerTls::Default, |(_, tls)| *tls);
+        found.push((socket, tls));
+    }
+    Ok(found)
+}
+
+/// The inherited UNIX sockets: those with the name for it, or else the one with the path of the options.
+fn inherited_unix(options: &ListenOptions, inherited: &Inherited) -> Result<Vec<Socket>, ListenError> {
+    let mut found = inherited.named(UNIX).map_err(|error| cannot_take(&error))?;
+    if found.iter().any(|socket| !inherited::is_unix(socket)) {
+        return Err(ListenError(format!("an inherited socket named {UNIX} is no UNIX socket")));
+    }
+    if let (Some((path, _)), true) = (&options.unix, found.is_empty()) {
+        found.extend(inherited.at_path(path).map_err(|error| cannot_take(&error))?);
+    }
+    Ok(found)
 }
 
 /// One UDP socket per worker and address, so that the kernel spreads the clients.
@@ -266,8 +332,12 @@ fn bind_once(
         }
         match bind(at) {
             Ok(socket) => {
-                random = random.or(socket.local_addr().ok().and_then(|a| a.as_socket()).map(|a| a.port()));
-                bound.push((socket, *tls));
+                let own = tcp_address(&socket);
+                random = random.or(own.map(|a| a.port()));
+                // An inherited socket may serve all of IPv4 and all of IPv6.
+                if bound.iter().all(|(other, _)| tcp_address(other) != own) {
+                    bound.push((socket, *tls));
+                }
             }
             // Without IPv6 in the kernel, IPv4 is served all the same.
             Err(error)
@@ -422,9 +492,10 @@ mod tests {
             workers: 1,
             ..ListenOptions::default()
         };
-        let first = Sockets::bind(&options).expect("a random port is free");
+        let first = Sockets::bind(&options, &Inherited::default()).expect("a random port is free");
         let port = first.addresses.tcp[0].port();
-        let error = Sockets::bind(&ListenOptions { tcp_port: Some(port), ..options }).expect_err("taken");
+        let options = ListenOptions { tcp_port: Some(port), ..options };
+        let error = Sockets::bind(&options, &Inherited::default()).expect_err("taken");
         assert_eq!(
             error.to_string(),
             format!(

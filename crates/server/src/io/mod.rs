@@ -3,7 +3,8 @@
 //! One [`Service`] per worker thread gives bytes a meaning and never sees a socket. Below it, two drivers do the same
 //! work with different system calls: `ring` (io_uring, Linux) and `poll` (readiness, everywhere). `worker` is what the
 //! drivers share: a worker's connections (`link`), the batch of a turn, sending, and idle timeouts. `accept` gives each
-//! new connection to the worker with the fewest. `counters`, `buffers` and `registry` are what the workers of a server
+//! new connection to the worker with the fewest, and `address_limit` says who may have one more. `inherited` has
+//! the listening sockets of a service manager. `counters`, `buffers` and `registry` are what the workers of a server
 //! count and account together; `parking` is what stays with a worker's connections.
 //!
 //! ```text
@@ -14,8 +15,10 @@
 
 mod accept;
 mod accepted;
+mod address_limit;
 mod buffers;
 mod counters;
+mod inherited;
 mod left_over;
 mod link;
 mod listen;
@@ -43,13 +46,14 @@ use std::thread::{self, JoinHandle};
 
 pub use buffers::{Buffers, Charge};
 pub use counters::{IoCounters, IoSnapshot};
+pub use inherited::Inherited;
 pub use listen::{Addresses, Backend, ListenAddress, ListenError, ListenOptions};
 pub use registry::{ConnectionReport, Handle, Registry};
 pub use service::{Awaits, CloseReason, ConnectionId, Conversation, Peer, Ready, Service};
 pub use shared::{Bells, Limits, Stopper};
 pub(crate) use tls::SESSION_BYTES;
 pub use transport::Transport;
-pub(crate) use transport::{EVERYWHERE, THIS_MACHINE};
+pub(crate) use transport::{EVERYWHERE, THIS_MACHINE, address_block};
 
 use crate::tls::Tls;
 use accept::Acceptor;
@@ -65,12 +69,13 @@ where
     S: Service,
     F: Fn(usize) -> S + Send + Sync + 'static,
 {
-    bind(options)?.start(make_service)
+    bind(options, &Inherited::default())?.start(make_service)
 }
 
 /// Binds every socket, and chooses the backend. Clients can connect from here on, but are not answered before
-/// [`Bound::start`]: until then the caller may drop privileges, and hand the counters to the services.
-pub fn bind(options: &ListenOptions) -> Result<Bound, ListenError> {
+/// [`Bound::start`]: until then the caller may drop privileges, and hand the counters to the services. A socket of
+/// `inherited` takes the place of one that would be bound.
+pub fn bind(options: &ListenOptions, inherited: &Inherited) -> Result<Bound, ListenError> {
     if options.workers == 0 {
         return Err(ListenError("cannot start without a worker; give at least one with -t".into()));
     }
@@ -81,7 +86,7 @@ pub fn bind(options: &ListenOptions) -> Result<Bound, ListenError> {
     let handshakes = options.tls.as_ref().map(|_| Handshakes::new(options.workers));
     let (handshakes, polls) = handshakes.transpose().map_err(no_files)?.unzip();
     let (shared, bells) = Shared::new(options, handshakes).map_err(no_files)?;
-    let sockets = Sockets::bind(options)?;
+    let sockets = Sockets::bind(options, inherited)?;
     for listener in &sockets.listeners {
         shared.listens(listener);
     }
@@ -175,7 +180,7 @@ impl Bound {
     {
         let Bound { tls, backend, shared, bells, polls, sockets } = self;
         let make_service = Arc::new(make_service);
-        let unix = sockets.addresses.unix.clone();
+        let unix = sockets.unix_file;
         let mut running = Running {
             addresses: sockets.addresses,
             backend,

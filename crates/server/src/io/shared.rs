@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::accepted::Accepted;
+use super::address_limit::AddressLimit;
 use super::buffers::Buffers;
 use super::counters::IoCounters;
 use super::listen::{ListenOptions, Listener};
@@ -48,6 +49,7 @@ pub(super) struct Shared {
     connections_max: AtomicUsize,
     connections_max_fast: AtomicBool,
     idle_timeout_s: AtomicU32,
+    pub(super) address_limit: Arc<AddressLimit>,
     pub(super) udp_limit: UdpLimit,
     /// Stream connections of all workers, including those still in an inbox.
     pub(super) open: AtomicUsize,
@@ -85,6 +87,7 @@ impl Shared {
             connections_max: AtomicUsize::new(options.connections_max),
             connections_max_fast: AtomicBool::new(options.connections_max_fast),
             idle_timeout_s: AtomicU32::new(options.idle_timeout_s),
+            address_limit: Arc::new(AddressLimit::new(options.connections_per_address_max)),
             udp_limit: UdpLimit::new(if options.udp_port.is_some() {
                 options.udp_reply_bytes_per_s
             } else {
@@ -243,6 +246,11 @@ pub(super) fn hush(bell: &mut UnixStream) {
 pub struct Limits(pub(super) Arc<Shared>);
 
 impl Limits {
+    /// The most TCP connections of one address at one time; 0 = no limit. Connections beyond a lowered limit stay.
+    pub fn set_per_address(&self, most: usize) {
+        self.0.address_limit.set_most(most);
+    }
+
     /// The most stream connections at one time, whether one beyond is told so and closed, and the seconds without a
     /// request after which one is closed (0 = never). Connections beyond a lowered limit stay.
     pub fn set(&self, connections_max: usize, fast: bool, idle_timeout_s: u32) {

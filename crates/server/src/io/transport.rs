@@ -11,6 +11,16 @@ pub(crate) const EVERYWHERE: [IpAddr; 2] =
 pub(crate) const THIS_MACHINE: [IpAddr; 2] =
     [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
 
+/// Whom a peer's address stands for: an IPv4 address for itself, an IPv6 address for the 64 bits of its network,
+/// because a network gives one machine as many addresses as it likes. An IPv4 address that is written as an IPv6
+/// address is an IPv4 address.
+pub(crate) fn address_block(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX))),
+        v4 => v4,
+    }
+}
+
 /// How the bytes of a connection travel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Transport {
@@ -41,5 +51,20 @@ pub(super) fn address_text(transport: Transport, address: Option<SocketAddr>) ->
             Some(ip) => format!("{transport}:{ip}:{}", v6.port()),
             None => format!("{transport}6:[{}]:{}", v6.ip(), v6.port()),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_network_of_ipv6_is_one_address() {
+        let block = |text: &str| address_block(text.parse().unwrap()).to_string();
+        assert_eq!(block("192.0.2.7"), "192.0.2.7");
+        assert_eq!(block("::ffff:192.0.2.7"), "192.0.2.7");
+        assert_eq!(block("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
+        assert_eq!(block("2001:db8:1:2::9"), "2001:db8:1:2::");
+        assert_eq!(block("2001:db8:1:3::9"), "2001:db8:1:3::");
     }
 }

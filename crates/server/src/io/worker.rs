@@ -372,7 +372,7 @@ impl<S: Service, D: Driver> Worker<S, D> {
 
     /// A connection of this worker begins.
     fn open(&mut self, accepted: Accepted) {
-        let Accepted { socket, transport, session, is_kernel_tls, plain, .. } = accepted;
+        let Accepted { socket, transport, place, session, is_kernel_tls, plain, .. } = accepted;
         let info = Arc::new(ConnectionInfo::new(socket, transport, is_kernel_tls, self.now_s));
         let slot = self.free.pop().unwrap_or_else(|| {
             self.links.push(None);
@@ -383,7 +383,7 @@ impl<S: Service, D: Driver> Worker<S, D> {
         let peer = Peer { transport, fd: info.fd, worker: self.number, id, from: From::Socket(&info) };
         let conversation = self.service.open(&peer);
         self.shared.registry.set(self.number, slot, Some(Arc::clone(&info)));
-        let mut link = Box::new(Link::new(conversation, info, self.generation, session, plain));
+        let mut link = Box::new(Link::new(conversation, info, place, self.generation, session, plain));
         let counters = self.counters();
         counters.open.add(1);
         counters.opened.add(1);

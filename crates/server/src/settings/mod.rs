@@ -112,6 +112,8 @@ pub struct Settings {
     /// Whether a client beyond the limit is told so and its connection closed (true, the default), or the connection
     /// waits.
     pub maxconns_fast: bool,
+    /// The most TCP connections of one address at a time. Default 0 = no limit.
+    pub connections_per_address_max: u32,
     /// Seconds without a request after which a connection is closed. Default 0 = never.
     pub idle_timeout_s: u32,
     /// Worker threads. At least 1, default 4.
@@ -209,6 +211,7 @@ impl Default for Settings {
             flash: FlashSettings::default(),
             connections_max: 1024,
             maxconns_fast: true,
+            connections_per_address_max: 0,
             idle_timeout_s: 0,
             threads: 4,
             pin_cpus: PinCpus::Off,
@@ -239,6 +242,11 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// Each address may have so many TCP connections at a time; 0 = no limit.
+    pub(crate) fn set_connections_per_address_max(&mut self, most: u32) {
+        self.connections_per_address_max = most;
+    }
+
     /// Looks for settings that contradict each other.
     ///
     /// # Errors

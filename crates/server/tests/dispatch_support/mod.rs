@@ -40,7 +40,7 @@ pub(crate) fn on_a_connection<R: Send + 'static>(body: impl FnOnce(&Client<'_>) 
         backend: Backend::Poll,
         ..ListenOptions::default()
     };
-    let bound = io::bind(&options).expect("a port of this machine is free");
+    let bound = io::bind(&options, &io::Inherited::default()).expect("a port of this machine is free");
     let at = bound.addresses().tcp[0];
     let (counters, registry, stopper) = (bound.counters(), bound.registry(), bound.stopper());
     let (sender, receiver) = mpsc::channel();

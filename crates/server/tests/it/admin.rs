@@ -118,6 +118,9 @@ fn health_tells_the_reason() {
     let (head, body) = fetch(admin.local_addr, "/healthz");
     assert!(head.starts_with("HTTP/1.1 503 "), "{head}");
     assert_eq!(body, "the keeper stands still\n");
+    // A server that is not ready need not be started again.
+    let (head, body) = fetch(admin.local_addr, "/livez");
+    assert!(head.starts_with("HTTP/1.1 200 ") && body == "ok\n", "{head}");
 }
 
 #[test]
@@ -210,7 +213,8 @@ fn heads_without_end_are_refused_and_those_that_never_come_give_way() {
     assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 431 "), "{}", answer.escape_ascii());
     assert!(started.elapsed().as_secs() < 4, "it was waited for, not refused");
 
-    // More than are served at a time. Who comes after them waits until their time is over.
+    // More than are served at a time. Who comes after them does not wait until their time is over.
+    let started = std::time::Instant::now();
     let half: Vec<TcpStream> = (0..100)
         .map(|_| {
             let mut stream = TcpStream::connect(at).unwrap();
@@ -220,5 +224,40 @@ fn heads_without_end_are_refused_and_those_that_never_come_give_way() {
         .collect();
     let (head, body) = fetch(at, "/healthz");
     assert!(head.starts_with("HTTP/1.1 200 ") && body == "ok\n", "{head}");
+    assert!(started.elapsed().as_secs() < 4, "their time was waited for");
     drop(half);
+}
+
+/// Sends a request on a connection that stays open. `false` = the connection is closed.
+fn asked_again(stream: &mut TcpStream, at: SocketAddr) -> bool {
+    let (mut answer, mut part) = (Vec::new(), [0; 1024]);
+    if write!(stream, "GET /healthz HTTP/1.1\r\nHost: {at}\r\n\r\n").is_err() {
+        return false;
+    }
+    while !answer.ends_with(b"\r\n\r\nok\n") {
+        match stream.read(&mut part) {
+            Ok(0) | Err(_) => return false,
+            Ok(length) => answer.extend_from_slice(&part[..length]),
+        }
+    }
+    true
+}
+
+#[test]
+fn clients_that_keep_connections_open_keep_nobody_out() {
+    let (admin, _) = started();
+    let at = admin.local_addr;
+    let open = || TcpStream::connect(at).unwrap();
+    // A quarter of the places is the share of one address.
+    let mut held: Vec<TcpStream> = (0..16).map(|_| open()).collect();
+    for stream in &mut held {
+        assert!(asked_again(stream, at));
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+    // The first is used again, so the second is the one without a request for longest.
+    assert!(asked_again(&mut held[0], at));
+    let mut new = open();
+    assert!(asked_again(&mut new, at));
+    assert!(!asked_again(&mut held[1], at));
+    assert!(asked_again(&mut held[0], at) && asked_again(&mut held[2], at) && asked_again(&mut new, at));
 }

@@ -22,6 +22,28 @@ with_both_backends! {
         server.stop();
     }
 
+    fn one_too_many_of_an_address_is_told_so(backend) {
+        let server = Server::start(backend, |options| {
+            options.connections_per_address_max = 2;
+            options.connections_max_fast = false;
+            options.workers = 2;
+        });
+        let counters = server.running().counters();
+        let mut clients: Vec<TcpStream> = (0..2).map(|_| server.connect()).collect();
+        clients.iter_mut().for_each(|client| ask(client, "echo in\n", "in\n"));
+        for refused in 1..=3 {
+            let mut third = server.connect();
+            expect(&mut third, "ERROR Too many open connections from this address\r\n");
+            expect_closed(&mut third);
+            assert_eq!(counters.snapshot().address_rejected_connections, refused);
+        }
+        assert_eq!(counters.snapshot().rejected_connections, 0);
+        clients.pop();
+        eventually("a free place", || counters.snapshot().curr_connections == 1);
+        ask(&mut server.connect(), "echo in\n", "in\n");
+        server.stop();
+    }
+
     fn without_fast_rejection_the_next_client_waits(backend) {
         let server = Server::start(backend, |options| {
             options.connections_max = 2;

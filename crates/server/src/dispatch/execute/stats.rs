@@ -66,6 +66,7 @@ impl Executor {
         rows.put("curr_connections", io.curr_connections);
         rows.put("total_connections", io.total_connections);
         rows.put("rejected_connections", io.rejected_connections);
+        rows.put("address_rejected_connections", io.address_rejected_connections);
         rows.put("connection_structures", io.curr_connections);
         rows.put("response_obj_oom", io.unread_kicks);
         rows.zeros(&["response_obj_count", "response_obj_bytes", "read_buf_count"]);
@@ -186,6 +187,7 @@ impl Executor {
         rows.put("auth_enabled_ascii", ascii.unwrap_or("no"));
         rows.put("item_size_max", settings.item_bytes_max);
         rows.put("maxconns_fast", yes_no(settings.maxconns_fast));
+        rows.put("address_conn_limit", settings.connections_per_address_max);
         rows.put("hashpower_init", settings.hashpower.unwrap_or(0));
         rows.put("slab_reassign", "no");
         rows.put("slab_automove", 0);

@@ -383,5 +383,5 @@ pub(crate) fn ring_is_available() -> bool {
         backend: Backend::Ring,
         ..ListenOptions::default()
     };
-    io::bind(&options).is_ok()
+    io::bind(&options, &io::Inherited::default()).is_ok()
 }
