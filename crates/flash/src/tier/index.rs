@@ -123,8 +123,13 @@ impl Index {
 
     /// Whether the log table has an entry for a hash.
     pub(crate) fn table_may_hold(&self, hash: u64) -> bool {
+        self.table_may_list(listed(hash))
+    }
+
+    /// As [`Index::table_may_hold`], for a hash as the foot of a segment lists it.
+    pub(crate) fn table_may_list(&self, hash: u64) -> bool {
         let mut candidates = Candidates::new();
-        self.table.candidates(listed(hash), &mut candidates);
+        self.table.candidates(hash, &mut candidates);
         !candidates.is_empty()
     }
 

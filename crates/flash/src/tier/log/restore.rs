@@ -20,9 +20,14 @@ impl Log {
         let bits = self.record_bits(facts.items, false);
         let segment = Arc::new(Segment::new(id, facts, bits));
         self.space.restore_segment(&segment);
-        self.index().directory.set(id, LogSegment::Flash(segment));
+        let index = self.index();
+        index.directory.set(id, LogSegment::Flash(segment.clone()));
         for hash in hashes.iter() {
-            if self.index().table.insert(hash, id).is_err() {
+            // Only newer segments are in the table.
+            if index.table_may_list(hash) {
+                segment.supersede_one();
+            }
+            if index.table.insert(hash, id).is_err() {
                 self.counters().table_full.fetch_add(1, Relaxed);
                 return false;
             }
@@ -45,6 +50,7 @@ impl Log {
         let segment = Arc::new(Segment::new(0, facts, bits));
         self.space.restore_segment(&segment);
         let (sequence, index) = (segment.sequence(), self.index());
+        dead.iter().for_each(|_| segment.supersede_one());
         let mut append = self.append();
         append.raise_cas(cas_max);
         let waiting = !self.drain(&mut append);
@@ -62,6 +68,7 @@ impl Log {
             let address = index.extent_address(segment.zone(), extent.page);
             let place = Extent { address, pages: extent.pages };
             if replaced {
+                segment.supersede_one();
                 append.dead.add(class, sequence);
             } else if index.extents.insert(extent.hash, place).is_err() {
                 self.counters().table_full.fetch_add(1, Relaxed);
