@@ -84,11 +84,12 @@ def picker(random_numbers, items, zipf):
     return lambda: order[bisect.bisect(sums, random_numbers.random() * total)]
 
 
-def overwrite(client, options, items):
-    """Stores all items once, and then as many at random for each further round. Returns the versions of the items, how
+def overwrite(client, options, versions, rounds):
+    """Stores as many items as there are, at random, for each round; the first time all are stored once. Returns how
     many stores a second there were, and how many were refused."""
-    pick = picker(random.Random(1), items, options.zipf)
-    versions, refused, sent, begun = [0] * items, 0, 0, time.monotonic()
+    items = len(versions)
+    pick = picker(random.Random(sum(versions)), items, options.zipf)
+    refused, sent, begun = 0, 0, time.monotonic()
     filling = b"x" * options.value_bytes
 
     def store(numbers):
@@ -103,11 +104,13 @@ def overwrite(client, options, items):
         if options.rate:
             time.sleep(max(0.0, begun + sent / options.rate - time.monotonic()))
 
-    for first in range(0, items, BATCH):
-        store(range(first, min(first + BATCH, items)))
-    for _ in range(0, items * (options.rounds - 1), BATCH):
+    if not any(versions):
+        rounds -= 1
+        for first in range(0, items, BATCH):
+            store(range(first, min(first + BATCH, items)))
+    for _ in range(0, items * rounds, BATCH):
         store([pick() for _ in range(BATCH)])
-    return versions, sent / (time.monotonic() - begun), refused
+    return sent / (time.monotonic() - begun), refused
 
 
 def other_keys(numbers):
@@ -127,7 +130,20 @@ def read_others(port, count, ended, shares):
         shares.append(found / max(asked, 1))
 
 
-def measure(options, port, server):
+def start(command, port):
+    """Starts the server, and waits until it takes connections."""
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    for _ in range(1200):
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+            return server
+        except OSError:
+            time.sleep(0.05)
+    sys.exit("the server did not start")
+
+
+def measure(options, port, running, again):
+    """`running` has the server. `again` stops it and starts it again."""
     client = Client(port)
     items = options.items
     if not items:
@@ -140,7 +156,12 @@ def measure(options, port, server):
     if options.others:
         time.sleep(2)
         reader.start()
-    versions, rate, refused = overwrite(client, options, items)
+    versions = [0] * items
+    rate, refused = overwrite(client, options, versions, options.rounds)
+    for _ in range(options.restarts):
+        again()
+        client = Client(port)
+        rate, refused = overwrite(client, options, versions, 1)
     ended.set()
     if options.others:
         reader.join()
@@ -156,7 +177,7 @@ def measure(options, port, server):
             if (value := values.get(b"key:%d" % number)) is not None
         )
     stats = client.stats()
-    with open(f"/proc/{server.pid}/stat", encoding="ascii") as file:
+    with open(f"/proc/{running[0].pid}/stat", encoding="ascii") as file:
         ticks = file.read().rsplit(")", 1)[1].split()[11:13]
     seconds = sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
     print(f"{items} items of {options.value_bytes} B, {rate:,.0f} stores/s ({refused} refused)")
@@ -175,6 +196,7 @@ def main():
     parser.add_argument("--value-bytes", type=int, default=960, help="length of a value")
     parser.add_argument("--rate", type=float, default=0, help="stores a second; 0: as many as this client can")
     parser.add_argument("--rounds", type=int, default=5, help="how often an item is stored on average")
+    parser.add_argument("--restarts", type=int, default=0, help="stops and starts, each with another round after it")
     parser.add_argument("--zipf", action="store_true", help="stores again by Zipf, exponent 0.99")
     parser.add_argument("--others", type=int, default=0, help="items of 1 KB that are read meanwhile")
     parser.add_argument("--memory", type=int, default=16, help="-m of the server, MiB")
@@ -188,17 +210,18 @@ def main():
     with tempfile.TemporaryDirectory(dir=options.directory) as directory:
         command = [options.larder, "serve", "-l", "127.0.0.1", "-p", str(port), "-t", "1", "-m", str(options.memory),
                    "--flash", f"{directory}/flash:{options.flash_mib}m", *options.args.split()]  # fmt: skip
-        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
-            try:
-                for _ in range(200):
-                    try:
-                        socket.create_connection(("127.0.0.1", port)).close()
-                        break
-                    except OSError:
-                        time.sleep(0.05)
-                measure(options, port, server)
-            finally:
-                server.terminate()
+        running = [start(command, port)]
+
+        def again():
+            running[0].terminate()
+            running[0].wait()
+            running[0] = start(command, port)
+
+        try:
+            measure(options, port, running, again)
+        finally:
+            running[0].terminate()
+            running[0].wait()
 
 
 if __name__ == "__main__":
