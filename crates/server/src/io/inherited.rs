@@ -23,6 +23,9 @@ pub(super) const RESP: &str = "resp";
 /// The name of the UNIX socket.
 pub(super) const UNIX: &str = "unix";
 
+/// The name of a socket that was given none.
+const UNNAMED: &str = "unknown";
+
 /// The variables of the protocol.
 const VARIABLES: [&str; 3] = ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"];
 
@@ -52,11 +55,17 @@ impl Inherited {
         if TAKEN.swap(true, Ordering::Relaxed) {
             return Ok(Inherited::default());
         }
-        // This closes the descriptors in child processes, and fails where one is not open.
-        let handed = sd_notify::listen_fds_with_names().map_err(|error| {
+        // This closes the descriptors in child processes, and fails where one is not open. There are none where the
+        // variables name another process, which may have started this one.
+        let handed = sd_notify::listen_fds().map_err(|error| {
             ListenError(format!("cannot take the sockets of the service manager (LISTEN_FDS): {error}"))
         })?;
-        let sockets = handed.map(|(fd, name)| Handed::new(fd, name)).collect::<Result<_, _>>()?;
+        let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
+        let names = names.split(':').chain(std::iter::repeat(UNNAMED));
+        let sockets = handed
+            .zip(names)
+            .map(|(fd, name)| Handed::new(fd, if name.is_empty() { UNNAMED } else { name }.to_owned()))
+            .collect::<Result<_, _>>()?;
         if is_alone() {
             for variable in VARIABLES {
                 // SAFETY: this is the only thread of the process, so none reads or writes variables meanwhile, and none
