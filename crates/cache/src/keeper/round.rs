@@ -5,7 +5,7 @@ use super::fresh_memory::touch_ahead;
 use super::handle::KeeperHandle;
 use super::time_slice::{Pace, ROUND_PERIOD, TimeSlice};
 use crate::demoter::Levels;
-use crate::item_store::{ItemStore, RESERVED_COLUMNS};
+use crate::item_store::ItemStore;
 use crate::selector::{Need, Search};
 use larder_memory::{ColumnId, SlabId};
 use std::time::{Duration, Instant};
@@ -13,12 +13,10 @@ use std::time::{Duration, Instant};
 /// The keeper gives references at most one part in so many of its period. Pages it does not get to are dropped in the
 /// queue.
 const REFERENCES_SHARE: u32 = 4;
-/// Giving slabs back, reclaiming what was flushed, and sweeping prefixes have one part in so many of a period each, also
-/// while writers take columns as fast as the keeper makes room: together a tenth. To make room for them has the rest.
+/// Giving slabs back, reclaiming what was flushed, and sweeping prefixes have one part in so many of a period each,
+/// also while writers take columns as fast as the keeper makes room: together a tenth. Making room has the rest.
 const TASK_SHARE: u32 = 30;
 const TASKS_BEHIND_ROOM: u32 = 3;
-/// Before a column of a slab that goes is emptied, the keeper tries so often to have columns to move its items to.
-const RESERVE_TRIES: usize = 8;
 /// Expired columns that one round empties although nobody needs them: one in so many of all columns, but so many at
 /// least.
 const EXPIRED_SHARE_OF_ROUND: u32 = 1024;
@@ -214,11 +212,14 @@ impl Round<'_> {
                     break;
                 }
             }
+            // The slab's free columns are withheld from now on, and the pass's own may be among them.
+            let reserved = self.store.reserved_columns();
+            self.hold_ready(reserved + memory.geometry().columns_per_slab as usize);
             let Some(slab) = memory.begin_release_slab() else { break };
             let columns: Vec<_> = memory.slab_columns(slab).map(|(id, _)| id).collect();
             for column in columns {
                 // What is warm, or has a share, is moved. That takes columns, and the slab's own do not come back.
-                self.hold_reserve();
+                self.hold_ready(reserved);
                 // The policy still knows a column that has to stay, since it did not choose it.
                 self.keeper.lock().drain(self.levels, column, self.levels.evicts(), &mut self.slice);
             }
@@ -242,14 +243,15 @@ impl Round<'_> {
         }
     }
 
-    /// Sees to it that there are columns that only the pass may take.
-    fn hold_reserve(&mut self) {
+    /// Tries so often as `columns` says to have so many columns free, before a slab is given back.
+    fn hold_ready(&mut self, columns: usize) {
         let Round { store, .. } = *self;
-        for _ in 0..RESERVE_TRIES {
-            if !self.levels.evicts() || store.memory.available_columns() >= RESERVED_COLUMNS {
+        for _ in 0..columns {
+            if !self.levels.evicts() || store.memory.available_columns() >= columns {
                 return;
             }
-            if store.memory.available_columns() + store.memory.returning_columns() < RESERVED_COLUMNS {
+            if store.memory.available_columns() + store.memory.returning_columns() < columns {
+                self.levels.wait_for_flash();
                 self.keeper.lock().reclaim(self.levels, Need::FreeColumn, &mut self.slice);
             } else {
                 self.slice.pause();
@@ -383,7 +385,7 @@ mod tests {
             assert!(matches!(outcome, StoreOutcome::Stored { .. }), "{outcome:?}");
             worker.quiesce();
             *number += 1;
-            if cache.store.memory.available_columns() <= RESERVED_COLUMNS {
+            if cache.store.memory.available_columns() <= cache.store.reserved_columns() {
                 return;
             }
         }
