@@ -99,6 +99,7 @@ impl Round<'_> {
         } else {
             self.keeper.lock().give_up_hot();
         }
+        self.keeper.publish_stats();
         if self.is_cut {
             self.keeper.wake();
         }
