@@ -193,3 +193,18 @@ fn a_command_on_many_keys_gives_way_to_other_connections() {
         assert_eq!(heavy, "+OK\r\n+QUEUED\r\n*1\r\n:0\r\n");
     });
 }
+
+#[test]
+fn few_items_in_a_large_index_are_not_counted_one_by_one() {
+    on_a_connection(|client| {
+        for (hashpower, live) in [(None, ":1\r\n"), (Some(20), ":2\r\n")] {
+            let settings = Settings { memory_bytes: 64 << 20, threads: 1, hashpower, ..Settings::default() };
+            let (mut dispatcher, cache) = dispatcher(settings, None, None);
+            cache.clock().hold();
+            let mut say = |input: &[u8]| beside(&mut dispatcher, client.peer, input, b"").1;
+            assert_eq!(say(b"set a 0 0 1\r\na\r\nset b 0 1 1\r\nb\r\n"), "STORED\r\nSTORED\r\n");
+            cache.clock().shift(10);
+            assert_eq!(say(&request(&["dbsize".to_owned()])), live, "hashpower {hashpower:?}");
+        }
+    });
+}
