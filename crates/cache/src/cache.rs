@@ -201,7 +201,7 @@ impl Cache {
         self.sizing.sizing(&self.store)
     }
 
-    /// Statistics of the policy. Waits for a pass that is going on.
+    /// Statistics of the policy: the present ones, or while the keeper is at work those of its last round.
     pub fn temperature_stats(&self) -> TemperatureStats {
         self.keeper.stats()
     }

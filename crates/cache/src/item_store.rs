@@ -39,6 +39,11 @@ const RESERVE_TIMES: u64 = 4;
 const FREE_COLUMNS_MAX: usize = 64;
 /// Free columns that only the pass may take, so that warm items find room when writers have taken all other columns.
 pub(crate) const RESERVED_COLUMNS: usize = 2;
+/// While there are least shares, the pass has so many columns more: about as many as it fills at a time, for a column
+/// may hold cold items of every lifetime that have to stay. In a small cache they are one part in so many of all
+/// columns.
+const RESERVED_FOR_SHARES: usize = 14;
+const RESERVED_FOR_SHARES_PART: usize = 64;
 /// Items are moved out of sparse columns, and nothing is evicted, while more than one part in so many of the used bytes
 /// is dead. With a quarter, a set of items that fills 0.8 of the columns and is overwritten at random lost a tenth of
 /// its items; with an eighth it lost nothing, for 28 % more CPU time.
@@ -510,12 +515,25 @@ impl ItemStore {
         }
     }
 
+    /// Free columns that only the pass may take.
+    pub(crate) fn reserved_columns(&self) -> usize {
+        RESERVED_COLUMNS + self.reserved_for_shares()
+    }
+
+    fn reserved_for_shares(&self) -> usize {
+        match self.namespaces.have_least() {
+            true => RESERVED_FOR_SHARES.min(self.columns_max() as usize / RESERVED_FOR_SHARES_PART),
+            false => 0,
+        }
+    }
+
     /// Takes a free column for a writer whose new items have CAS numbers soon after `cas`. The last
-    /// [`RESERVED_COLUMNS`] are left to the pass.
+    /// [`ItemStore::reserved_columns`] are left to the pass.
     pub(crate) fn take_column(&self, cas: u64) -> Option<OpenColumn> {
-        if self.memory.available_columns() <= RESERVED_COLUMNS {
+        let reserved = self.reserved_columns();
+        if self.memory.available_columns() <= reserved {
             self.memory.recycle();
-            if self.memory.available_columns() <= RESERVED_COLUMNS {
+            if self.memory.available_columns() <= reserved {
                 return None;
             }
         }
@@ -536,15 +554,19 @@ impl ItemStore {
     }
 
     /// How many free columns are held ready: what was wanted at the start, but at most an eighth of all columns, also
-    /// under a lower limit.
+    /// under a lower limit; and what the pass has for shares.
     pub(crate) fn free_columns_target(&self) -> usize {
-        let columns = (self.memory.limit_bytes() / self.column_bytes()) as usize;
-        self.free_columns_wanted.min(columns / 8).max(RESERVED_COLUMNS + 1)
+        self.ready_for_writers() + self.reserved_for_shares()
     }
 
     /// With so few free columns left, writers will soon have to wait.
     pub(crate) fn free_columns_low(&self) -> usize {
-        self.free_columns_target() / 4 + RESERVED_COLUMNS
+        self.ready_for_writers() / 4 + self.reserved_columns()
+    }
+
+    /// How many of the free columns that are held ready are not for shares.
+    fn ready_for_writers(&self) -> usize {
+        self.free_columns_wanted.min(self.columns_max() as usize / 8).max(RESERVED_COLUMNS + 1)
     }
 
     /// How many columns of fresh memory are taken from the machine ahead of need.
@@ -560,7 +582,7 @@ impl ItemStore {
     /// Whether the keeper should reclaim columns, or take fresh memory, before a writer has to wait for it.
     pub(crate) fn is_short_of_columns(&self) -> bool {
         let (ready, available) = (self.memory.ready_columns(), self.memory.available_columns());
-        let is_short = self.evicts() && available < self.free_columns_target() / 2;
+        let is_short = self.evicts() && available < self.ready_for_writers() / 2 + self.reserved_for_shares();
         // Before fresh memory is taken the keeper empties sparse columns, measures how fast memory is taken, and sizes
         // what the policy keeps.
         let ahead = self.columns_ahead().max(self.memory.geometry().columns_per_slab as usize);

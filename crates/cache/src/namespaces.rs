@@ -7,6 +7,10 @@
 //! has. When a pass judges the items of a column, it keeps those of a namespace that has less than its least share, and
 //! evicts those of one that has more than its most. The least shares of all together leave a fifth of the memory, so
 //! that a pass always finds something to evict. Chunks of large values are not moved, so no share keeps them.
+//!
+//! What a share keeps has to be moved. So the pass has more columns of its own while there are least shares
+//! ([`ItemStore::reserved_columns`]), and where there is none all the same, the item stays where it is and another
+//! column goes. After some such columns in a row the next one goes with all that it holds: a writer waits for it.
 
 use crate::item_store::{ItemStore, Life};
 use crate::padded::CachePadded;
@@ -91,15 +95,15 @@ pub struct NamespaceStats {
     pub share_bytes: (u64, u64),
 }
 
-/// How the items of a namespace are treated by a pass.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// How the items of a namespace are treated by a pass. What goes first comes first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Standing {
-    /// It has less than its least share.
-    Below,
-    /// As those of anybody.
-    Within,
     /// It has more than its most.
     Above,
+    /// As those of anybody.
+    Within,
+    /// It has less than its least share.
+    Below,
 }
 
 /// What one worker, or the keeper, has counted of a namespace.
@@ -156,6 +160,8 @@ fn name_of(key: &[u8], delimiter: u8) -> Option<&[u8]> {
 /// The namespaces of a cache.
 pub(crate) struct Namespaces {
     is_on: AtomicBool,
+    /// One of them has a least share.
+    has_least: AtomicBool,
     table: ArcSwap<Table>,
 }
 
@@ -181,13 +187,23 @@ impl Standings {
 impl Namespaces {
     /// No namespace is named.
     pub(crate) fn new() -> Namespaces {
-        Namespaces { is_on: AtomicBool::new(false), table: ArcSwap::default() }
+        Namespaces {
+            is_on: AtomicBool::default(),
+            has_least: AtomicBool::default(),
+            table: ArcSwap::default(),
+        }
     }
 
     /// Whether a namespace is named.
     #[inline(always)]
     pub(crate) fn are_on(&self) -> bool {
         self.is_on.load(Relaxed)
+    }
+
+    /// Whether a namespace has a least share, so that a pass may have to keep what is cold.
+    #[inline(always)]
+    pub(crate) fn have_least(&self) -> bool {
+        self.has_least.load(Relaxed)
     }
 
     /// Names other namespaces. What was counted of those that stay, stays. `blocks` is how many threads count.
@@ -208,6 +224,7 @@ impl Namespaces {
         rows.sort_by(|one, other| one.namespace.name.cmp(&other.namespace.name));
         self.table.store(Arc::new(Table { delimiter, rows }));
         self.is_on.store(!list.is_empty(), Relaxed);
+        self.has_least.store(list.iter().any(|namespace| namespace.least_percent > 0), Relaxed);
     }
 
     fn count(&self, key: &[u8], block: usize, add: impl FnOnce(&Counts)) {

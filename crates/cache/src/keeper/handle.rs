@@ -11,6 +11,7 @@ use larder_memory::ColumnId;
 use larder_temperature::Reference;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Instant;
 
 /// The keeper's lock, its bell, and its letter boxes.
 pub(crate) struct KeeperHandle {
@@ -19,11 +20,21 @@ pub(crate) struct KeeperHandle {
     references: ReferenceQueue,
     /// Columns that workers sealed.
     sealed: Arc<SealedQueue>,
+    /// The policy's statistics as they were after a round, for whoever finds the keeper at work. A leaf.
+    published: Mutex<Published>,
     bell: (Mutex<bool>, Condvar),
     /// Set while a wake-up is on its way, so that a hundred writers do not each take the lock of the bell.
     is_woken: AtomicBool,
     is_stopping: AtomicBool,
     cpu_ns: AtomicU64,
+}
+
+/// A copy of the policy's statistics.
+#[derive(Default)]
+struct Published {
+    stats: TemperatureStats,
+    /// When it was made; `None` = never.
+    at: Option<Instant>,
 }
 
 impl KeeperHandle {
@@ -34,6 +45,7 @@ impl KeeperHandle {
             keeper: Mutex::new(Keeper::new(store.memory.register(), policy, sealed.clone())),
             references: ReferenceQueue::new(logs_all),
             sealed,
+            published: Mutex::default(),
             bell: (Mutex::new(false), Condvar::new()),
             is_woken: AtomicBool::new(false),
             is_stopping: AtomicBool::new(false),
@@ -127,9 +139,25 @@ impl KeeperHandle {
         self.lock().reclaim(levels, need, &mut TimeSlice::begin(Pace::Hurried))
     }
 
-    /// The policy's statistics. Waits for a pass that is going on.
+    /// The policy's statistics: the present ones, or while the keeper is at work those that it published last, for it
+    /// may sleep in the middle of a pass. Waits for nothing.
     pub(crate) fn stats(&self) -> TemperatureStats {
-        self.lock().stats()
+        match self.keeper.try_lock() {
+            Ok(keeper) => keeper.stats(),
+            Err(_) => self.published().stats.clone(),
+        }
+    }
+
+    /// After a round: publishes the policy's statistics, if it is some time since they were.
+    pub(super) fn publish_stats(&self) {
+        if self.published().at.is_none_or(|at| at.elapsed() >= ROUND_PERIOD) {
+            let stats = self.lock().stats();
+            *self.published() = Published { stats, at: Some(Instant::now()) };
+        }
+    }
+
+    fn published(&self) -> MutexGuard<'_, Published> {
+        self.published.lock().expect("no panic under this lock")
     }
 
     /// Pages of references that were dropped because the keeper was late.
@@ -147,5 +175,24 @@ impl KeeperHandle {
         let spent = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
         let spent_ns = spent.tv_sec as u64 * 1_000_000_000 + spent.tv_nsec as u64;
         self.cpu_ns.store(spent_ns, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::cache::Cache;
+    use crate::options::CacheOptions;
+
+    #[test]
+    fn statistics_do_not_wait_for_the_keeper() {
+        let options = CacheOptions { limit_bytes: 16 << 20, workers: 1, ..CacheOptions::default() };
+        let cache = Cache::new(options).expect("a small cache can be made");
+        cache.tend();
+        let before = cache.temperature_stats();
+        assert!(before.bytes > 0);
+        let at_work = cache.keeper.lock();
+        let seen = std::thread::scope(|scope| scope.spawn(|| cache.temperature_stats()).join());
+        drop(at_work);
+        assert_eq!(seen.expect("it returns").bytes, before.bytes);
     }
 }

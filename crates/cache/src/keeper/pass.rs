@@ -38,8 +38,17 @@ pub(super) struct Pass {
     met: Vec<Met>,
     judged: Vec<Judged>,
     verdicts: Vec<Verdict>,
-    /// Which of the verdicts were to evict, and are not because of a share.
-    spared: Vec<bool>,
+    /// What shares have to do with the verdicts; empty if nothing.
+    shares: Vec<Share>,
+}
+
+/// What a share has to do with the verdict on an item.
+#[derive(Clone, Copy, Default)]
+struct Share {
+    /// The verdict was to evict, and is not because of a share.
+    is_spared: bool,
+    /// A least share keeps the item.
+    is_kept: bool,
 }
 
 /// A record that the pass has met.
@@ -72,7 +81,7 @@ impl Pass {
             met: Vec::new(),
             judged: Vec::new(),
             verdicts: Vec::new(),
-            spared: Vec::new(),
+            shares: Vec::new(),
         }
     }
 
@@ -129,21 +138,21 @@ impl Pass {
         slice: &mut TimeSlice,
         counters: &Counters,
     ) -> Emptied {
-        let Pass { reader, survivors, patience, met, judged, verdicts, spared } = self;
+        let Pass { reader, survivors, patience, met, judged, verdicts, shares } = self;
         let (store, column, may_evict) = (levels.store, victim.column, victim.may_evict);
         let guard = reader.pin();
         if !meet(store, &guard, column, met, judged) {
             return Emptied::Refused;
         }
         verdicts.clear();
-        spared.clear();
+        shares.clear();
         let queue = queue_of(store, column);
         if may_evict {
             let column_bytes = store.column_bytes();
             let keep_bytes_max = patience.keep_bytes_max(column_bytes);
             selector.judge(store, queue, judged, ColumnBounds { column_bytes, keep_bytes_max }, verdicts);
             if store.namespaces.are_on() {
-                heed_shares(store, &guard, met, verdicts, spared);
+                heed_shares(store, &guard, met, verdicts, shares);
             }
             let kept = judged.iter().zip(verdicts.iter()).filter(|(_, verdict)| **verdict != Verdict::Evict);
             patience.spend(kept.map(|(item, _)| u64::from(item.bytes)).sum(), column_bytes);
@@ -156,7 +165,9 @@ impl Pass {
             false if is_hot(store, column) => MovesTo::Hot,
             false => MovesTo::Queue(queue),
         };
-        let mut settle = Settle { levels, selector, guard: &guard, may_evict, survivors, to, counters };
+        let mut settle =
+            Settle { levels, selector, guard: &guard, may_evict, is_kept: false, survivors, to, counters };
+        let mut emptied = Emptied::Yes;
         for (nth, met) in met.iter().enumerate() {
             if nth % RECORDS_PER_LOOK == 0 {
                 // While a writer will soon have to wait, there is no pause.
@@ -174,16 +185,20 @@ impl Pass {
                     let nth = nth as usize;
                     // What a share alone keeps goes to the end of probation. Were it to stay in the main queue, a
                     // policy that finds that queue too long would meet it again and again, and gain nothing.
-                    let is_spared = spared.get(nth).is_some_and(|is_spared| *is_spared);
-                    settle.to = if is_spared { MovesTo::Queue(Queue::Probation) } else { to };
+                    let share = shares.get(nth).copied().unwrap_or_default();
+                    settle.to = if share.is_spared { MovesTo::Queue(Queue::Probation) } else { to };
+                    settle.is_kept = share.is_kept && victim.heeds_shares;
                     settle.item(met, verdicts[nth])
                 }
             };
-            if settled != Emptied::Yes {
-                return settled;
+            match settled {
+                Emptied::Yes => {}
+                // What else is in the column goes all the same.
+                Emptied::Shared => emptied = Emptied::Shared,
+                Emptied::Refused | Emptied::NoRoom => return settled,
             }
         }
-        Emptied::Yes
+        emptied
     }
 }
 
@@ -201,8 +216,9 @@ impl Pass {
         let Pass { reader, survivors, .. } = self;
         let guard = reader.pin();
         seen.iter().for_each(|(at, _)| guard.prefetch(*at));
+        let (may_evict, is_kept) = (false, false);
         let mut settle =
-            Settle { levels, selector, guard: &guard, may_evict: false, survivors, to, counters };
+            Settle { levels, selector, guard: &guard, may_evict, is_kept, survivors, to, counters };
         let moved_before = counters.moved.get();
         for (at, warmth) in seen {
             let item = guard.item(*at);
@@ -247,20 +263,20 @@ fn heed_shares(
     guard: &Guard<'_>,
     met: &[Met],
     verdicts: &mut [Verdict],
-    spared: &mut Vec<bool>,
+    shares: &mut Vec<Share>,
 ) {
     let standings = store.namespaces.standings(store.memory.limit_bytes());
-    spared.resize(verdicts.len(), false);
+    shares.resize(verdicts.len(), Share::default());
     for met in met {
         let MetKind::Live(nth) = met.kind else { continue };
-        let (verdict, spared) = (&mut verdicts[nth as usize], &mut spared[nth as usize]);
+        let (verdict, share) = (&mut verdicts[nth as usize], &mut shares[nth as usize]);
+        let goes = *verdict == Verdict::Evict;
         match standings.of(guard.item(met.at).key()) {
             Standing::Above => *verdict = Verdict::Evict,
-            Standing::Below if *verdict == Verdict::Evict => *spared = true,
-            Standing::Within if *verdict == Verdict::Evict => *spared = standings.others_give(),
-            Standing::Below | Standing::Within => {}
+            Standing::Below => *share = Share { is_spared: goes, is_kept: true },
+            Standing::Within => share.is_spared = goes && standings.others_give(),
         }
-        if *spared {
+        if share.is_spared {
             *verdict = Verdict::Keep { warmth: 0 };
         }
     }
@@ -327,6 +343,8 @@ struct Settle<'a, 'g> {
     guard: &'a Guard<'g>,
     /// Whether live items may be evicted. Otherwise all of them are moved.
     may_evict: bool,
+    /// A least share keeps the item: where there is no column for it, it stays where it is.
+    is_kept: bool,
     survivors: &'a mut Survivors,
     to: MovesTo,
     counters: &'a Counters,
@@ -385,6 +403,7 @@ impl Settle<'_, '_> {
                 // items are not evicted just because the pass did not wait for that.
                 None if store.memory.returning_columns() > 0 => return Emptied::NoRoom,
                 None if !self.may_evict || !store.may_lose() => return Emptied::Refused,
+                None if self.is_kept => return Emptied::Shared,
                 None => {}
             }
         }

@@ -13,6 +13,10 @@ use std::time::{Duration, Instant};
 /// The keeper gives references at most one part in so many of its period. Pages it does not get to are dropped in the
 /// queue.
 const REFERENCES_SHARE: u32 = 4;
+/// Giving slabs back, reclaiming what was flushed, and sweeping prefixes have one part in so many of a period each,
+/// also while writers take columns as fast as the keeper makes room: together a tenth. Making room has the rest.
+const TASK_SHARE: u32 = 30;
+const TASKS_BEHIND_ROOM: u32 = 3;
 /// Expired columns that one round empties although nobody needs them: one in so many of all columns, but so many at
 /// least.
 const EXPIRED_SHARE_OF_ROUND: u32 = 1024;
@@ -29,12 +33,21 @@ const ROUNDS_OF_REST: u32 = 20;
 const TEMPERATURE_STEP_BYTES: u64 = 64 << 10;
 
 /// One round: read references, bring retired columns back, hold enough free ones ready, give slabs back that the limit
-/// no longer allows, and reclaim what was flushed.
+/// no longer allows, reclaim what was flushed, and sweep deleted prefixes. Each task has a share of the period that no
+/// other takes from it. What it does not use, those behind it have.
 pub(crate) struct Round<'a> {
     keeper: &'a KeeperHandle,
     levels: Levels<'a>,
     store: &'a ItemStore,
     slice: TimeSlice,
+    /// A task ended because its share did.
+    is_cut: bool,
+}
+
+impl<'a> Round<'a> {
+    fn with_slice(keeper: &'a KeeperHandle, levels: Levels<'a>, slice: TimeSlice) -> Round<'a> {
+        Round { keeper, levels, store: levels.store, slice, is_cut: false }
+    }
 }
 
 impl Round<'_> {
@@ -42,13 +55,13 @@ impl Round<'_> {
     /// then.
     pub(crate) fn run_calmly(keeper: &KeeperHandle, levels: Levels<'_>) {
         read_references(keeper, levels.store, Some(ROUND_PERIOD / REFERENCES_SHARE));
-        Round { keeper, levels, store: levels.store, slice: TimeSlice::begin(Pace::Calm) }.run();
+        Round::with_slice(keeper, levels, TimeSlice::begin(Pace::Calm)).run();
     }
 
     /// A round for a caller that waits for it. It ends when everything is done.
     pub(crate) fn run_to_the_end(keeper: &KeeperHandle, levels: Levels<'_>) {
         read_references(keeper, levels.store, None);
-        Round { keeper, levels, store: levels.store, slice: TimeSlice::begin(Pace::Hurried) }.run();
+        Round::with_slice(keeper, levels, TimeSlice::begin(Pace::Hurried)).run();
     }
 
     fn run(mut self) {
@@ -57,6 +70,7 @@ impl Round<'_> {
             self.keeper.lock().look_at_namespaces(self.store);
         }
         self.store.memory.recycle();
+        self.slice.begin_task(Duration::ZERO, TASKS_BEHIND_ROOM * ROUND_PERIOD / TASK_SHARE);
         self.reclaim_expired();
         let has_enough = self.reclaim_sparse();
         self.fill_free_columns();
@@ -69,9 +83,13 @@ impl Round<'_> {
         }
         // The index may have taken sub-buckets since a bucket was last split.
         self.store.share_out();
+        self.begin_task(2);
         self.give_slabs_back();
+        self.begin_task(1);
         self.reclaim_flushed();
+        self.begin_task(0);
         self.sweep_prefixes();
+        self.slice.begin_task(Duration::ZERO, Duration::ZERO);
         if plan.is_over {
             self.give_idle_back();
         }
@@ -81,14 +99,27 @@ impl Round<'_> {
         } else {
             self.keeper.lock().give_up_hot();
         }
-        if self.slice.is_round_over() {
+        self.keeper.publish_stats();
+        if self.is_cut {
             self.keeper.wake();
         }
     }
 
-    /// Whether this round goes on with work that may take long. The next round takes it up again.
-    fn goes_on(&self) -> bool {
-        !self.slice.is_round_over() && !self.keeper.is_stopping()
+    /// Begins a task that has a share of its own, with so many others behind it.
+    fn begin_task(&mut self, behind: u32) {
+        self.slice.begin_task(ROUND_PERIOD / TASK_SHARE, behind * ROUND_PERIOD / TASK_SHARE);
+    }
+
+    /// Whether the task goes on with work that may take long. The next round takes it up again.
+    fn goes_on(&mut self) -> bool {
+        let is_over = self.slice.is_task_over();
+        self.is_cut |= is_over;
+        !is_over && !self.keeper.is_stopping()
+    }
+
+    /// Whether no writer will have to wait soon. While one will, the keeper makes no pauses.
+    fn may_pause(&self) -> bool {
+        self.store.memory.available_columns() > self.store.free_columns_low()
     }
 
     /// Sizes what the policy keeps about items. Once half of the columns are taken, it is known about how many items
@@ -173,19 +204,23 @@ impl Round<'_> {
         let mut has_released = false;
         // Of the slabs that stay, no column is withheld from writers: no more slabs are released than have to go.
         while memory.over_limit_slabs() > stuck.len() && stuck.len() <= STUCK_SLABS_MAX && self.goes_on() {
-            // Writers come first. A slab that is stuck withholds the free columns that it has.
-            self.fill_free_columns();
-            if self.levels.evicts() && memory.available_columns() < self.store.free_columns_target() {
-                self.keeper.wake();
-                break;
+            // Writers come first: while they have too few columns, a round gives one slab back. A slab that is stuck
+            // withholds the free columns that it has.
+            if has_released || !stuck.is_empty() {
+                self.fill_free_columns();
+                if self.levels.evicts() && memory.available_columns() < self.store.free_columns_target() {
+                    self.keeper.wake();
+                    break;
+                }
             }
+            // The slab's free columns are withheld from now on, and the pass's own may be among them.
+            let reserved = self.store.reserved_columns();
+            self.hold_ready(reserved + memory.geometry().columns_per_slab as usize);
             let Some(slab) = memory.begin_release_slab() else { break };
             let columns: Vec<_> = memory.slab_columns(slab).map(|(id, _)| id).collect();
             for column in columns {
-                // What has a share is moved, which takes columns, and would go for want of one.
-                if self.store.namespaces.are_on() {
-                    self.fill_free_columns();
-                }
+                // What is warm, or has a share, is moved. That takes columns, and the slab's own do not come back.
+                self.hold_ready(reserved);
                 // The policy still knows a column that has to stay, since it did not choose it.
                 self.keeper.lock().drain(self.levels, column, self.levels.evicts(), &mut self.slice);
             }
@@ -206,6 +241,23 @@ impl Round<'_> {
             if memory.over_limit_slabs() == 0 || !memory.finish_release(slab) {
                 memory.cancel_release(slab);
             }
+        }
+    }
+
+    /// Tries so often as `columns` says to have so many columns free, before a slab is given back.
+    fn hold_ready(&mut self, columns: usize) {
+        let Round { store, .. } = *self;
+        for _ in 0..columns {
+            if !self.levels.evicts() || store.memory.available_columns() >= columns {
+                return;
+            }
+            if store.memory.available_columns() + store.memory.returning_columns() < columns {
+                self.levels.wait_for_flash();
+                self.keeper.lock().reclaim(self.levels, Need::FreeColumn, &mut self.slice);
+            } else {
+                self.slice.pause();
+            }
+            store.memory.recycle();
         }
     }
 
@@ -299,7 +351,8 @@ impl Round<'_> {
             return;
         }
         while self.goes_on() && self.keeper.lock().sweep_prefixes(self.levels) {
-            self.slice.yield_if_due(|| true);
+            let may_pause = self.may_pause();
+            self.slice.yield_if_due(|| may_pause);
         }
     }
 }
@@ -314,4 +367,51 @@ fn read_references(keeper: &KeeperHandle, store: &ItemStore, time_max: Option<Du
         keeper.references().pages.give_back(page);
     }
     store.keeper_counters().note_ns.add(started.elapsed().as_nanos() as u64);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::Cache;
+    use crate::commands::{Store, StoreOutcome};
+    use crate::options::CacheOptions;
+    use crate::worker::Worker;
+
+    /// Stores items until no more columns are free than those that only the pass may take.
+    fn take_all_columns(worker: &mut Worker, number: &mut u64) {
+        let cache = worker.cache().clone();
+        loop {
+            let key = format!("{}:{number}", if number.is_multiple_of(2) { "a" } else { "b" }).into_bytes();
+            let outcome = worker.store(&Store::set(&key, cache.hash(&key), &[1; 500]));
+            assert!(matches!(outcome, StoreOutcome::Stored { .. }), "{outcome:?}");
+            worker.quiesce();
+            *number += 1;
+            if cache.store.memory.available_columns() <= cache.store.reserved_columns() {
+                return;
+            }
+        }
+    }
+
+    #[test]
+    fn while_making_room_takes_the_whole_period_the_other_tasks_have_their_share() {
+        let options = CacheOptions { limit_bytes: 32 << 20, workers: 1, ..CacheOptions::default() };
+        let cache = Cache::new(options).expect("a small cache can be made");
+        let (mut worker, mut number) = (cache.worker(), 0);
+        take_all_columns(&mut worker, &mut number);
+        cache.flush_prefix(b"a:").expect("there is room for a prefix");
+        assert!(cache.set_limit(24 << 20));
+        assert!(cache.store.memory.over_limit_slabs() > 1);
+        let is_done = || cache.store.highest_floor() == 0 && cache.store.memory.over_limit_slabs() == 0;
+        let mut rounds = 0;
+        while !is_done() {
+            rounds += 1;
+            assert!(rounds < 1000, "{} slabs are left", cache.store.memory.over_limit_slabs());
+            take_all_columns(&mut worker, &mut number);
+            worker.tick();
+            let began = Instant::now() - ROUND_PERIOD;
+            let slice = TimeSlice::begun_at(Pace::Calm, began);
+            Round::with_slice(&cache.keeper, cache.levels(), slice).run();
+        }
+        assert_eq!(cache.totals().store_no_memory, 0);
+    }
 }

@@ -23,10 +23,12 @@ pub(super) enum Pace {
     Calm,
 }
 
-/// Divides the work of a round into slices, with pauses between them.
+/// Divides the work of a round into slices, with pauses between them, and gives each task of the round its share.
 pub(super) struct TimeSlice {
     pace: Pace,
     round_began: Instant,
+    /// When the present task has to end, counted from the begin of the round.
+    task_end: Duration,
     slice_began: Instant,
     /// Time worked in earlier slices of this round.
     worked_before: Duration,
@@ -35,18 +37,34 @@ pub(super) struct TimeSlice {
 impl TimeSlice {
     /// The first slice of a round.
     pub(super) fn begin(pace: Pace) -> TimeSlice {
-        let now = Instant::now();
-        TimeSlice { pace, round_began: now, slice_began: now, worked_before: Duration::ZERO }
+        TimeSlice::begun_at(pace, Instant::now())
+    }
+
+    /// The present slice of a round that began at `round_began`.
+    pub(super) fn begun_at(pace: Pace, round_began: Instant) -> TimeSlice {
+        TimeSlice {
+            pace,
+            round_began,
+            task_end: ROUND_PERIOD,
+            slice_began: Instant::now(),
+            worked_before: Duration::ZERO,
+        }
+    }
+
+    /// Begins the next task of the round. It has what is left of the round but for `later`, which belongs to the tasks
+    /// behind it, and `least` in any case.
+    pub(super) fn begin_task(&mut self, least: Duration, later: Duration) {
+        self.task_end = (self.round_began.elapsed() + least).max(ROUND_PERIOD.saturating_sub(later));
+    }
+
+    /// Whether the task has gone on for so long that the next one must have its turn.
+    pub(super) fn is_task_over(&self) -> bool {
+        self.pace == Pace::Calm && self.round_began.elapsed() > self.task_end
     }
 
     /// Whether nobody waits for the round.
     pub(super) fn is_calm(&self) -> bool {
         self.pace == Pace::Calm
-    }
-
-    /// Whether the round has gone on for so long that the keeper's other work must have its turn.
-    pub(super) fn is_round_over(&self) -> bool {
-        self.pace == Pace::Calm && self.round_began.elapsed() > ROUND_PERIOD
     }
 
     /// Time worked since the round began, pauses left out.
@@ -57,7 +75,7 @@ impl TimeSlice {
     /// Sleeps for a moment if the slice is over and `may_pause` agrees.
     pub(super) fn yield_if_due(&mut self, may_pause: impl FnOnce() -> bool) {
         if self.pace == Pace::Calm && self.slice_began.elapsed() > SLICE_MAX && may_pause() {
-            self.pause(PAUSE);
+            self.sleep(PAUSE);
         }
     }
 
@@ -65,15 +83,56 @@ impl TimeSlice {
     pub(super) fn yield_long(&mut self) {
         let worked = self.slice_began.elapsed();
         if self.pace == Pace::Calm && worked > SLICE_MAX {
-            self.pause((LONG_PAUSE_TIMES * worked).clamp(PAUSE, LONG_PAUSE_MAX));
+            self.sleep((LONG_PAUSE_TIMES * worked).clamp(PAUSE, LONG_PAUSE_MAX));
         }
     }
 
-    fn pause(&mut self, pause: Duration) {
+    /// Sleeps for a moment, so that other threads can do what the keeper waits for.
+    pub(super) fn pause(&mut self) {
+        if self.pace == Pace::Calm {
+            self.sleep(PAUSE);
+        }
+    }
+
+    fn sleep(&mut self, pause: Duration) {
         self.worked_before = self.worked();
         // A mere yield would not do: the scheduler owes more time to a thread that slept for long than to one that
         // was at work all along.
         std::thread::sleep(pause);
         self.slice_began = Instant::now();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHARE: Duration = Duration::from_secs(3600);
+
+    #[test]
+    fn a_task_has_its_own_share_also_when_the_round_is_over() {
+        let long_ago = Instant::now() - 10 * ROUND_PERIOD;
+        let mut slice = TimeSlice::begun_at(Pace::Calm, long_ago);
+        assert!(slice.is_task_over());
+        slice.begin_task(Duration::ZERO, Duration::ZERO);
+        assert!(slice.is_task_over());
+        slice.begin_task(SHARE, Duration::ZERO);
+        assert!(!slice.is_task_over());
+    }
+
+    #[test]
+    fn a_task_leaves_what_belongs_to_later_ones() {
+        let mut slice = TimeSlice::begun_at(Pace::Calm, Instant::now() - ROUND_PERIOD / 2);
+        slice.begin_task(Duration::ZERO, ROUND_PERIOD * 3 / 4);
+        assert!(slice.is_task_over());
+        slice.begin_task(SHARE, ROUND_PERIOD * 3 / 4);
+        assert!(!slice.is_task_over());
+    }
+
+    #[test]
+    fn a_round_that_somebody_waits_for_has_no_end() {
+        let mut slice = TimeSlice::begun_at(Pace::Hurried, Instant::now() - 10 * ROUND_PERIOD);
+        slice.begin_task(Duration::ZERO, ROUND_PERIOD);
+        assert!(!slice.is_task_over());
     }
 }

@@ -7,7 +7,7 @@
 use super::Worker;
 use super::open_columns::Place;
 use crate::demoter::{Leaving, SentParts};
-use crate::item_store::{Life, RESERVED_COLUMNS};
+use crate::item_store::Life;
 use crate::penalties::Price;
 use crate::sizing::UseRecord;
 use larder_index::{BucketGuard, WARMTH_MAX};
@@ -199,7 +199,7 @@ impl Worker {
             // Nothing can be reclaimed. If nothing is on its way back either, all columns are pinned or open; unless a
             // lower limit takes slabs away, of which one is chosen whose columns may then be used again.
             let is_hopeless = memory.returning_columns() == 0
-                && memory.available_columns() <= RESERVED_COLUMNS
+                && memory.available_columns() <= store.reserved_columns()
                 && memory.over_limit_slabs() == 0
                 && !self.cache.levels().waits_for_flash();
             if is_hopeless || is_late {
@@ -304,7 +304,8 @@ impl Worker {
         }
     }
 
-    /// Inserts an entry. If its bucket has grown as far as it may, the least warm entry of the bucket makes room.
+    /// Inserts an entry. If its bucket has grown as far as it may, the least warm entry of the bucket makes room: one
+    /// of a namespace that has more than its share comes first, and one of a namespace that has less comes last.
     /// Returns false if nothing may be evicted.
     pub(super) fn insert_making_room(
         &self,
@@ -319,7 +320,13 @@ impl Worker {
             if !levels.evicts() {
                 return false;
             }
-            let (victim, at) = (full.victim, full.victim.entry.location);
+            let victim = if store.namespaces.are_on() {
+                let standings = store.namespaces.standings(store.memory.limit_bytes());
+                bucket.victim_by(|entry| (standings.of(guard.item(entry.location).key()), entry.warmth))
+            } else {
+                full.victim
+            };
+            let at = victim.entry.location;
             // A value of several parts is not written here, where a client waits and the bucket is locked.
             let hash = store.hasher.hash(guard.item(at).key());
             let leaving = Leaving { hash, at, warmth: victim.entry.warmth, parts: SentParts::None };

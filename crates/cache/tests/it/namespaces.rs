@@ -23,26 +23,36 @@ fn is_there(worker: &Worker, key: &[u8]) -> bool {
     worker.get(worker.cache().hash(key), key).is_some()
 }
 
-/// How many of the items of a quiet tenant, which nobody reads, are left after another one has stored eight times as
+/// Items that the quiet tenant stores for each MiB of the limit: about a third of the memory for items.
+const QUIET_PER_MIB: usize = 900;
+
+/// How many of the items of a quiet tenant, which nobody reads, are left after another one has stored several times as
 /// much as there is room for. `reads` is how often that one reads each of its items.
-fn left_after_a_flood(namespaces: &[Namespace], reads: usize) -> (usize, Vec<NamespaceStats>) {
-    let cache = cache(64);
+fn left_after_a_flood(
+    limit_mib: usize,
+    namespaces: &[Namespace],
+    reads: usize,
+    flood_bytes: usize,
+) -> (usize, Vec<NamespaceStats>) {
+    let cache = cache(limit_mib as u64);
     cache.set_namespaces(namespaces, b':').unwrap();
     let keeper = cache.keep().expect("a thread can be started");
     let mut worker = cache.worker();
     let key = |number: usize| format!("quiet:{number}").into_bytes();
     let loud = |number: usize| format!("loud:{number}").into_bytes();
-    for number in 0..1_000_000usize {
-        if number == 200_000 {
+    let quiet = limit_mib * QUIET_PER_MIB;
+    for number in 0..limit_mib * 16_000 {
+        if number == limit_mib * 3200 {
             // By now the index has grown, and takes no more room from the columns.
-            for number in 0..QUIET {
+            for number in 0..quiet {
                 set(&mut worker, &key(number), 250);
                 if number % 64 == 0 {
                     worker.quiesce();
                 }
             }
         }
-        set(&mut worker, &loud(number), 250);
+        let is_before = number < limit_mib * 3200;
+        set(&mut worker, &loud(number), if is_before { 250 } else { flood_bytes });
         for ago in 0..reads {
             is_there(&worker, &loud(number.saturating_sub(1000 * ago)));
         }
@@ -51,7 +61,7 @@ fn left_after_a_flood(namespaces: &[Namespace], reads: usize) -> (usize, Vec<Nam
         }
     }
     worker.quiesce();
-    let left = (0..QUIET).filter(|number| is_there(&worker, &key(*number))).count();
+    let left = (0..quiet).filter(|number| is_there(&worker, &key(*number))).count();
     worker.offline();
     std::thread::sleep(std::time::Duration::from_millis(200));
     let stats = cache.namespaces();
@@ -60,29 +70,55 @@ fn left_after_a_flood(namespaces: &[Namespace], reads: usize) -> (usize, Vec<Nam
     (left, stats)
 }
 
-const QUIET: usize = 60_000;
-
 #[test]
 fn a_flood_leaves_another_tenant_its_least_share() {
-    let (left, _) = left_after_a_flood(&[], 0);
-    assert!(left < QUIET / 2, "without a share most items go: {left} are left");
-    for reads in [0, 2] {
-        let (left, stats) = left_after_a_flood(&[namespace("quiet", 50, 100, 0)], reads);
-        // While a slab is given back there may be no column to move items to, and some go although they have a share. A
-        // writer that does nothing else meets that often in so small a cache.
-        assert!(left >= QUIET * 2 / 3, "{left} are left with {reads} reads, {stats:?}");
-        let quiet = &stats[0];
-        assert!(quiet.items.abs_diff(left as u64) < QUIET as u64 / 8, "{quiet:?}");
-        assert!(quiet.evictions as usize <= QUIET / 2 && quiet.sets == QUIET as u64, "{quiet:?}");
-        assert!(quiet.bytes < quiet.share_bytes.0, "{quiet:?}");
+    let (left, _) = left_after_a_flood(64, &[], 0, 250);
+    assert!(left < 64 * QUIET_PER_MIB / 2, "without a share most items go: {left} are left");
+    // Small items make the index grow, and slabs are given back for it under the flood.
+    for (limit_mib, reads, flood_bytes) in
+        [(16, 0, 250), (16, 2, 10), (32, 2, 250), (32, 2, 10), (64, 0, 250), (64, 2, 250), (64, 2, 10)]
+    {
+        let quiet = limit_mib * QUIET_PER_MIB;
+        let (left, stats) =
+            left_after_a_flood(limit_mib, &[namespace("quiet", 50, 100, 0)], reads, flood_bytes);
+        let what = format!("-m {limit_mib}, {reads} reads, values of {flood_bytes} bytes");
+        assert!(left * 100 >= quiet * 97, "{what}: {left} of {quiet} are left, {stats:?}");
+        let tenant = &stats[0];
+        assert!(tenant.items.abs_diff(left as u64) < quiet as u64 / 8, "{what}: {tenant:?}");
+        assert!(tenant.evictions as usize <= quiet * 3 / 100 && tenant.sets == quiet as u64, "{tenant:?}");
+        assert!(tenant.bytes < tenant.share_bytes.0, "{what}: {tenant:?}");
     }
 }
 
 #[test]
+fn a_full_bucket_evicts_nobody_below_his_least_share() {
+    let cache = cache(16);
+    cache.set_namespaces(&[namespace("quiet", 50, 100, 0)], b':').unwrap();
+    let mut worker = cache.worker();
+    let bucket_of = |worker: &Worker, key: &[u8]| worker.lookup().prefetch_bucket(cache.hash(key));
+    let bucket = bucket_of(&worker, b"quiet:0");
+    let mut in_the_bucket = |name: &str, count: usize| -> Vec<Vec<u8>> {
+        let keys = (0..).map(|number| format!("{name}:{number}").into_bytes());
+        let keys: Vec<_> = keys.filter(|key| bucket_of(&worker, key) == bucket).take(count).collect();
+        for key in &keys {
+            set(&mut worker, key, 1);
+        }
+        keys
+    };
+    let quiet = in_the_bucket("quiet", 7);
+    in_the_bucket("loud", 100);
+    assert!(cache.totals().evictions > 0, "the bucket is full");
+    assert!(quiet.iter().all(|key| is_there(&worker, key)));
+}
+
+#[test]
 fn a_tenant_above_its_most_share_goes_first() {
-    let (left, stats) = left_after_a_flood(&[namespace("loud", 0, 40, 0)], 0);
+    let (left, stats) = left_after_a_flood(64, &[namespace("loud", 0, 40, 0)], 0, 250);
     // Until the first estimate nobody knows that it is above.
-    assert!(left >= QUIET / 2, "{left} are left, although they have no share of their own: {stats:?}");
+    assert!(
+        left >= 64 * QUIET_PER_MIB / 2,
+        "{left} are left, although they have no share of their own: {stats:?}"
+    );
     assert!(stats[0].bytes > stats[0].share_bytes.1, "nobody else wants the room: {stats:?}");
     assert!(stats[0].evictions > 600_000, "{stats:?}");
 }

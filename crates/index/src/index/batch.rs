@@ -141,7 +141,7 @@ impl BatchLookup<'_> {
 }
 
 /// The position of a hash's bucket at the moment of the prefetch. A split may have moved the hash since.
-#[derive(Clone, Copy, Default, Debug)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct BucketPosition(u64);
 
 /// The slot of a matched entry.

@@ -276,7 +276,16 @@ impl<'i> BucketGuard<'i> {
     /// The least warm entry in the slots that the locked hash could use.
     #[cold]
     fn victim(&self) -> Found {
-        self.reachable().min_by_key(|found| found.entry.warmth).expect("a bucket without room has entries")
+        self.victim_by(|entry| entry.warmth)
+    }
+
+    /// After [`Full`]: of the entries whose removal makes room, the one that comes first in the order of `key`.
+    ///
+    /// # Panics
+    /// If there is none: the bucket is not full.
+    #[cold]
+    pub fn victim_by<K: Ord>(&self, mut key: impl FnMut(&Entry) -> K) -> Found {
+        self.reachable().min_by_key(|found| key(&found.entry)).expect("a bucket without room has entries")
     }
 
     /// Stores an entry word, and makes room in sub-buckets if necessary. Returns `false` if there is no room.

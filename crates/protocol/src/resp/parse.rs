@@ -45,6 +45,15 @@ pub struct Resume {
     without_end: usize,
 }
 
+impl Resume {
+    /// The request of so many bytes with these arguments is read to its end. It is executed in parts, and is not read
+    /// again for each of them.
+    pub fn whole(args: Args<'_>, consumed: usize) -> Resume {
+        let start = consumed.saturating_sub(args.bytes().len());
+        Resume { at: consumed, seen: args.len(), count: args.len(), start, without_end: consumed }
+    }
+}
+
 /// What [`parse`] found at the front of the buffer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step<'a> {
@@ -137,8 +146,8 @@ const GET_BYTES: usize = b"*2\r\n$3\r\nGET\r\n".len();
 /// Takes the request at the front of `input`, a buffer of pipelined requests that may end anywhere.
 ///
 /// The result for a prefix of a buffer is either [`Step::NeedMore`] or the result for the whole buffer. `resume` is
-/// what the last call for the same request left there, or the default; after any result but `NeedMore` it is the
-/// default again.
+/// what the last call for the same request left there, or [`Resume::whole`], or the default; after any result but
+/// `NeedMore` it is the default again.
 #[inline]
 pub fn parse<'a>(input: &'a [u8], options: &Options, resume: &mut Resume) -> Step<'a> {
     if let Some(words) = input.first_chunk::<16>() {

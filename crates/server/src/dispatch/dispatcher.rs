@@ -464,7 +464,7 @@ impl Dispatcher {
                     let hint = op.at.tag_match().filter(|_| hints.are_valid(self.executor.epoch()));
                     self.execute_resp_key(ready.connection, op, *read, hint)
                 }
-                work => self.execute_resp(ready.connection, work, op.hash, &mut hints),
+                _ => self.execute_resp(ready, op, &mut hints),
             };
             if self.logs {
                 log_progress(ready, op, progressed, answered_before);
@@ -640,6 +640,8 @@ impl Dispatcher {
             Some(Busy::Taking(_)) => self.continue_argument(ready),
             Some(Busy::Collecting(_)) if output.is_full() => {}
             Some(Busy::Collecting(_)) => self.continue_collecting(ready.connection),
+            Some(Busy::Measuring { .. }) => self.executor.continue_measuring(progress),
+            Some(Busy::Pausing) => progress.busy = None,
             Some(Busy::Listing { .. }) if output.is_full() => {}
             Some(Busy::Listing { .. }) => {
                 self.executor.continue_listing(progress, |page| protocols::compose_listing(output, page));

@@ -9,11 +9,15 @@ use larder_cache::{Found, KeyHash, LargeRead, Promotion, Upload};
 use larder_protocol::resp::Resume;
 use std::borrow::Cow;
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
 /// After so many results a connection goes on, though others of its reads are still on their way.
 pub(super) const RESULTS_AT_ONCE: u32 = 16;
+
+/// How many items there are of each size in bytes, rounded up.
+pub(super) type Sizes = BTreeMap<u64, u64>;
 
 /// One connection's unfinished work.
 pub(super) struct Progress {
@@ -37,6 +41,8 @@ pub(super) struct Progress {
     pub(super) group: Option<Rc<ReadGroup>>,
     /// When the failed login at the front of the input is answered, in ticks of the worker.
     pub(super) login_due: Option<u64>,
+    /// What `stats sizes` at the front of the input answers.
+    pub(super) sizes: Option<Box<Sizes>>,
     /// How often what came from flash was out of date for the request at the front of the input.
     pub(super) tries: u8,
 }
@@ -54,6 +60,7 @@ impl Progress {
             reads: Vec::new(),
             group: None,
             login_due: None,
+            sizes: None,
             tries: 0,
         }
     }
@@ -61,7 +68,11 @@ impl Progress {
     /// Whether nothing more may be answered before this is further.
     #[inline]
     pub(super) fn blocks_replies(&self) -> bool {
-        self.waits || matches!(self.busy, Some(Busy::Sending(_) | Busy::Listing { .. } | Busy::Collecting(_)))
+        use Busy::{Collecting, Listing, Measuring, Pausing, Sending};
+        let is_replying = |busy: &Busy| {
+            matches!(busy, Sending(_) | Listing { .. } | Collecting(_) | Measuring { .. } | Pausing)
+        };
+        self.waits || self.busy.as_ref().is_some_and(is_replying)
     }
 
     /// The client watches.
@@ -94,6 +105,10 @@ pub(super) enum Busy {
     Listing { bucket: u64, form: ListingForm },
     /// Keys are collected for one reply.
     Collecting(Box<Collecting>),
+    /// Items are measured, from this bucket of the index on, for `stats sizes`. The request is executed when all are.
+    Measuring { bucket: u64, sizes: Box<Sizes> },
+    /// The request at the front of the input has had its part of the turn. It goes on in the next one.
+    Pausing,
     /// The client watches, and is told what happens until it goes. Nothing else is read.
     Watching(Arc<Watcher>),
 }

@@ -24,6 +24,8 @@ pub(super) struct Session {
     pub(super) resume: Resume,
     /// What a command on several keys has counted so far.
     pub(super) sum: i64,
+    /// Where a command on several keys goes on: how many keys are done, and where in its arguments the next one begins.
+    pub(super) place: Option<(usize, usize)>,
     /// Commands that were executed in the present turn, and the last one of them.
     pub(super) commands: u32,
     pub(super) last_command: Option<Id>,
@@ -105,6 +107,7 @@ impl Session {
             watched_charge: Charge::default(),
             resume: Resume::default(),
             sum: 0,
+            place: None,
             commands: 0,
             last_command: None,
             is_plain: true,

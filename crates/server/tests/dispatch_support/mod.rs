@@ -138,6 +138,7 @@ pub(crate) fn dispatcher(
         workers: settings.threads as usize,
         inline_value_bytes: Some(settings.inline_value_bytes),
         placement: settings.placement,
+        hashpower: settings.hashpower,
         seed,
         ..CacheOptions::default()
     })

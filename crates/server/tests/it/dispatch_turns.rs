@@ -1,7 +1,8 @@
 //! How the requests of several connections share one turn of a worker.
 
 use crate::dispatch_support::{dispatcher, on_a_connection};
-use larder_server::io::{Conversation, Ready, Service};
+use larder_server::dispatch::Dispatcher;
+use larder_server::io::{Conversation, Peer, Ready, Service};
 use larder_server::settings::Settings;
 
 /// The replies to what connections send at once, in one turn with `-R per_share`, and the server's `conn_yields` after
@@ -89,4 +90,121 @@ fn a_connection_that_is_alone_is_served_to_the_end_and_its_yields_are_counted() 
         assert_eq!(all[0], numbers(1..=64));
         assert_eq!(yields, expected, "-R {per_share}");
     }
+}
+
+/// Sends a heavy request and a light one in one turn. Returns what the light one is answered in that turn, what the
+/// heavy one is answered at last, and in how many turns.
+fn beside(dispatcher: &mut Dispatcher, peer: &Peer<'_>, heavy: &[u8], light: &[u8]) -> (String, String, u32) {
+    let mut connections = [dispatcher.open(peer), dispatcher.open(peer)];
+    let (mut replies, mut turns, mut consumed) = ([Vec::new(), Vec::new()], 0, [0, 0]);
+    let mut first = None;
+    while turns < 10_000 {
+        let mut batch: Vec<_> = connections
+            .iter_mut()
+            .zip([heavy, light])
+            .zip(consumed)
+            .map(|((connection, input), consumed)| Ready {
+                connection,
+                input: &input[consumed..],
+                consumed: 0,
+            })
+            .collect();
+        dispatcher.serve(&mut batch);
+        turns += 1;
+        let used: Vec<usize> = batch.iter().map(|ready| ready.consumed).collect();
+        drop(batch);
+        for (nth, connection) in connections.iter_mut().enumerate() {
+            consumed[nth] += used[nth];
+            while let Some(reply) = connection.take_output() {
+                replies[nth].extend_from_slice(&reply);
+                connection.recycle(reply);
+            }
+        }
+        first.get_or_insert_with(|| replies[1].clone());
+        if consumed[0] == heavy.len() && connections[0].wants_input() {
+            break;
+        }
+    }
+    let [heavy, _] = replies;
+    let text = |reply: Vec<u8>| String::from_utf8(reply).expect("replies are text");
+    (text(first.unwrap_or_default()), text(heavy), turns)
+}
+
+/// A request of RESP.
+fn request(words: &[String]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        bytes.extend_from_slice(format!("${}\r\n{word}\r\n", word.len()).as_bytes());
+    }
+    bytes
+}
+
+#[test]
+fn a_measure_of_all_items_gives_way_to_other_connections() {
+    on_a_connection(|client| {
+        let settings =
+            Settings { memory_bytes: 64 << 20, threads: 1, track_sizes: true, ..Settings::default() };
+        let (mut dispatcher, cache) = dispatcher(settings, None, None);
+        let stores: Vec<u8> =
+            (0..10_000).flat_map(|n| format!("set key{n:05} 0 0 1 noreply\r\nx\r\n").into_bytes()).collect();
+        beside(&mut dispatcher, client.peer, &stores, b"");
+        assert_eq!(cache.items(), 10_000);
+        let (light, sizes, turns) =
+            beside(&mut dispatcher, client.peer, b"stats sizes\r\nmn\r\n", b"mg key00000 v\r\n");
+        assert_eq!(light, "VA 1\r\nx\r\n");
+        assert!(sizes.starts_with("STAT 32 10000\r\n") || sizes.starts_with("STAT 64 10000\r\n"), "{sizes}");
+        assert!(sizes.ends_with("END\r\nMN\r\n"), "{sizes}");
+        assert!(turns > 3, "{turns} turns for 10,000 items");
+    });
+}
+
+#[test]
+fn a_command_on_many_keys_gives_way_to_other_connections() {
+    on_a_connection(|client| {
+        let settings = Settings { memory_bytes: 64 << 20, threads: 1, ..Settings::default() };
+        let (mut dispatcher, cache) = dispatcher(settings, None, None);
+        let keys = || (0..2000).map(|n| format!("key{n}"));
+        let with_name = |name: &str| [vec![name.to_owned()], keys().collect()].concat();
+        let pairs = keys().flat_map(|key| [key.clone(), key]).collect();
+        let all = [vec!["mset".to_owned()], pairs].concat();
+        let get = request(&["get".to_owned(), "key7".to_owned()]);
+        // What follows in the same input is answered after it.
+        let ping = request(&["ping".to_owned()]);
+        let mut run = |words: &[String]| {
+            let heavy = [request(words), ping.clone()].concat();
+            beside(&mut dispatcher, client.peer, &heavy, &get)
+        };
+        for (words, reply, others) in [
+            (all, "+OK", "$4\r\nkey7\r\n"),
+            (with_name("exists"), ":2000", "$4\r\nkey7\r\n"),
+            (with_name("touch"), ":2000", "$4\r\nkey7\r\n"),
+            (with_name("del"), ":2000", "$-1\r\n"),
+            (with_name("unlink"), ":0", "$-1\r\n"),
+        ] {
+            let (light, heavy, turns) = run(&words);
+            assert_eq!((heavy.as_str(), light.as_str()), (&*format!("{reply}\r\n+PONG\r\n"), others));
+            assert!((4..=12).contains(&turns), "{turns} turns for 2,000 keys of {}", words[0]);
+        }
+        assert_eq!(cache.items(), 0);
+        // A transaction is executed in one piece.
+        let transaction =
+            [request(&["multi".to_owned()]), request(&with_name("exists")), request(&["exec".to_owned()])];
+        let (_, heavy, _) = beside(&mut dispatcher, client.peer, &transaction.concat(), &get);
+        assert_eq!(heavy, "+OK\r\n+QUEUED\r\n*1\r\n:0\r\n");
+    });
+}
+
+#[test]
+fn few_items_in_a_large_index_are_not_counted_one_by_one() {
+    on_a_connection(|client| {
+        for (hashpower, live) in [(None, ":1\r\n"), (Some(20), ":2\r\n")] {
+            let settings = Settings { memory_bytes: 64 << 20, threads: 1, hashpower, ..Settings::default() };
+            let (mut dispatcher, cache) = dispatcher(settings, None, None);
+            cache.clock().hold();
+            let mut say = |input: &[u8]| beside(&mut dispatcher, client.peer, input, b"").1;
+            assert_eq!(say(b"set a 0 0 1\r\na\r\nset b 0 1 1\r\nb\r\n"), "STORED\r\nSTORED\r\n");
+            cache.clock().shift(10);
+            assert_eq!(say(&request(&["dbsize".to_owned()])), live, "hashpower {hashpower:?}");
+        }
+    });
 }

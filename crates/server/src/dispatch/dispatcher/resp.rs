@@ -329,6 +329,9 @@ impl Dispatcher {
                 let count = keys.len();
                 // The head of the array counts as the first key.
                 let done = if nothing_ahead { connection.keys_done } else { 0 };
+                if let Some(session) = &mut connection.session {
+                    session.place = None;
+                }
                 if done == 0 {
                     self.push(window, cursor.connection as u32, at, &[], Work::ArrayHead(count));
                 }
@@ -386,6 +389,22 @@ impl Dispatcher {
 
     /// Executes what is no key of a retrieval.
     pub(super) fn execute_resp(
+        &mut self,
+        ready: &mut Ready<'_, Connection>,
+        op: &WindowOp<'_>,
+        hints: &mut Hints,
+    ) -> Progressed {
+        let progressed = self.execute_work(ready.connection, &op.what, op.hash, hints);
+        if progressed == Progressed::Key
+            && let (Work::Call(call), Some(session)) = (&op.what, &mut ready.connection.session)
+        {
+            // The request goes on later, and need not be read again then.
+            session.resume = Resume::whole(call.args, op.end - ready.consumed);
+        }
+        progressed
+    }
+
+    fn execute_work(
         &mut self,
         connection: &mut Connection,
         work: &Work<'_>,

@@ -1,8 +1,9 @@
 //! Commands on several keys.
 //!
 //! A command that does the same with each of its keys does one after the other. If a key has to be waited for, the keys
-//! before it are done, and the command goes on from there: `keys_done` says how many keys, `sum` what they came to. So
-//! other connections may see some of the keys changed and others not yet. `MSETNX`, `RENAME` and `COPY` are executed
+//! before it are done, and the command goes on from there: `keys_done` says how many keys, `sum` what they came to.
+//! After [`KEYS_AT_ONCE`] keys it gives way to other connections, too, unless it is part of a transaction. So these may
+//! see some of the keys changed and others not yet. `MSETNX`, `RENAME` and `COPY` are executed
 //! alone.
 
 use super::resp::{RespWorker, after, counts_as_one, in_one_piece, words_of};
@@ -11,10 +12,14 @@ use crate::dispatch::connection::Connection;
 use crate::dispatch::fleet::Fleet;
 use crate::dispatch::operation::Need;
 use crate::dispatch::outcome::{Looked, Outcome};
+use crate::dispatch::progress::Busy;
 use crate::dispatch::protocols::resp::errors::{self, Error};
 use crate::dispatch::protocols::resp::{self, Form, Moment};
 use larder_cache::{Copied, StoreOutcome};
 use larder_protocol::resp::{Args, Command, Id, Version, compose as words, slot_of};
+
+/// Keys of one request that are executed in one turn, at most: some tens of microseconds.
+const KEYS_AT_ONCE: usize = 256;
 
 impl Dispatcher {
     /// Does the same with each key of a request, and answers with the sum, or with a value for each.
@@ -44,7 +49,14 @@ impl Dispatcher {
             *keys_done = 1;
         }
         let done = if shows_values { *keys_done - 1 } else { *keys_done };
-        let mut rest = after(args, 1 + if has_values { 2 * done } else { done });
+        let words_done = 1 + if has_values { 2 * done } else { done };
+        let mut rest = match session.place.take() {
+            Some((keys, at)) if keys == *keys_done && done > 0 => {
+                Args::new(&args.bytes()[at..], args.len() - words_done)
+            }
+            _ => after(args, words_done),
+        };
+        let keys_max = *keys_done + KEYS_AT_ONCE;
         let mut failure: Option<Error> = None;
         while let Some(key) = rest.next() {
             let value = if has_values { rest.next().unwrap_or_default() } else { &[] };
@@ -78,7 +90,11 @@ impl Dispatcher {
             *keys_done += 1;
             // The client has to take what there is before it gets more.
             let has_to_wait = output.is_full() || progress.busy.is_some();
-            if has_to_wait && rest.len() > 0 && !in_transaction {
+            if (has_to_wait || *keys_done >= keys_max) && rest.len() > 0 && !in_transaction {
+                session.place = Some((*keys_done, args.bytes().len() - rest.bytes().len()));
+                if !has_to_wait {
+                    progress.busy = Some(Busy::Pausing);
+                }
                 return Progressed::Key;
             }
         }

@@ -457,7 +457,8 @@ impl Executor {
             Some(Busy::Receiving(receiving)) => self.worker.abandon_upload(receiving.upload),
             Some(Busy::Taking(taking)) => self.abandon_argument(*taking),
             Some(Busy::Watching(watcher)) => self.stop_watching(&watcher),
-            Some(Busy::Listing { .. } | Busy::Collecting(_)) | None => {}
+            Some(Busy::Listing { .. } | Busy::Collecting(_) | Busy::Measuring { .. } | Busy::Pausing)
+            | None => {}
         }
     }
 }

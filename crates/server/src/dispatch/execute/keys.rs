@@ -6,6 +6,9 @@ use larder_cache::Expiry;
 
 /// Up to so many items are counted one by one, so that those that have expired do not count.
 const COUNTED_MAX: u64 = 10_000;
+/// They are counted one by one in an index of up to so many buckets. One that has grown, and has few items now, may
+/// have a million.
+const COUNTED_BUCKETS_MAX: u64 = 8192;
 /// Buckets that one call looks at, at most.
 const BUCKETS_AT_ONCE: usize = 4096;
 /// Bytes of keys that one call shows before it stops.
@@ -26,11 +29,16 @@ pub(in crate::dispatch) struct ItemCount {
 }
 
 impl Executor {
-    /// How many items there are in memory. Among more than ten thousand, items that have expired count until the
-    /// keeper has met them.
+    /// Whether items are few enough, and the index small enough, to look at each item.
+    fn are_countable(&self, items: u64) -> bool {
+        items <= COUNTED_MAX && self.worker.cache().buckets() <= COUNTED_BUCKETS_MAX
+    }
+
+    /// How many items there are in memory. Among more than ten thousand, or in an index that was made for more, items
+    /// that have expired count until the keeper has met them.
     pub(in crate::dispatch) fn count_items(&self) -> u64 {
         let items = self.worker.cache().items_not_flushed();
-        if items > COUNTED_MAX {
+        if !self.are_countable(items) {
             return items;
         }
         let mut live = 0;
@@ -41,12 +49,18 @@ impl Executor {
         live
     }
 
-    /// How many items there are in memory, and how many of them expire. Among more than ten thousand, that is estimated
-    /// from a sample.
+    /// How many items there are in memory, and how many of them expire. Among more than ten thousand, or in
+    /// an index that was made for more, that is estimated from a sample.
     pub(in crate::dispatch) fn describe_items(&self) -> ItemCount {
         let cache = self.worker.cache();
         let all = cache.items_not_flushed();
-        let buckets = if all > COUNTED_MAX { SAMPLED_BUCKETS } else { usize::MAX };
+        let is_counted = self.are_countable(all);
+        let buckets = match is_counted {
+            true => usize::MAX,
+            // In a large index a few items are in a few buckets.
+            false if all <= COUNTED_MAX => COUNTED_BUCKETS_MAX as usize,
+            false => SAMPLED_BUCKETS,
+        };
         let now_ms = self.clock().now_ms();
         let (mut seen, mut expiring, mut left_ms) = (0u64, 0u64, 0u64);
         self.worker.walk(0, buckets, &mut |_, hit| {
@@ -57,7 +71,7 @@ impl Executor {
             }
             true
         });
-        let items = if all > COUNTED_MAX { all } else { seen };
+        let items = if is_counted { seen } else { all };
         let scaled = |count: u64| (u128::from(count) * u128::from(items) / u128::from(seen.max(1))) as u64;
         ItemCount { items, expiring: scaled(expiring), mean_ttl_ms: left_ms / expiring.max(1) }
     }

@@ -118,7 +118,8 @@ impl Executor {
     }
 
     /// Executes an operation and hands its outcome to `compose`. Returns `false` if the operation has to wait for flash
-    /// first: nothing was executed then, and the same request comes again when the connection is woken.
+    /// first, or needs more than one turn: nothing is answered then, and the same request comes again when the
+    /// connection is woken, or has had those turns.
     #[inline]
     pub(super) fn execute(
         &mut self,
@@ -129,8 +130,7 @@ impl Executor {
         if self.has_detour.get() {
             return self.execute_by_detour(progress, operation, compose);
         }
-        self.carry_out(progress, operation, false, compose);
-        true
+        self.carry_out(progress, operation, false, compose)
     }
 
     /// Executes an operation that may have to wait for flash, or is watched.
@@ -149,14 +149,14 @@ impl Executor {
             }
         }
         if self.is_watched() {
-            self.carry_out_watched(progress, operation, is_on_flash, compose);
+            self.carry_out_watched(progress, operation, is_on_flash, compose)
         } else {
-            self.carry_out(progress, operation, is_on_flash, compose);
+            self.carry_out(progress, operation, is_on_flash, compose)
         }
-        true
     }
 
-    /// Carries out an operation. `is_on_flash` = memory does not have its item, but flash does.
+    /// Carries out an operation. `is_on_flash` = memory does not have its item, but flash does. Returns `false` if it
+    /// was only begun.
     #[inline(always)]
     fn carry_out(
         &mut self,
@@ -164,25 +164,25 @@ impl Executor {
         operation: &Operation<'_>,
         is_on_flash: bool,
         compose: impl FnOnce(Outcome<'_>) -> Tail,
-    ) {
+    ) -> bool {
         let outcome = match operation {
             // The two that matter for speed compose in their own place.
             Operation::Store(item) => {
                 let stored = self.store(item);
                 compose(Outcome::Stored(stored));
-                return;
+                return true;
             }
             Operation::Read(read) => {
                 self.read(progress, read, compose);
-                return;
+                return true;
             }
             Operation::Look(look) => {
                 self.look(progress, look, compose);
-                return;
+                return true;
             }
             Operation::Edit(key, change) => {
                 self.edit(progress, key, change, None, false, compose);
-                return;
+                return true;
             }
             Operation::Copy(copy) => Outcome::Copied(self.copy(copy)),
             Operation::Stats(StatsTopic::HotKeys | StatsTopic::LargeKeys)
@@ -190,28 +190,29 @@ impl Executor {
             {
                 Outcome::Refused(Refusal::Disabled)
             }
+            Operation::Stats(StatsTopic::Sizes) if self.begin_measuring(progress) => return false,
             Operation::Stats(topic) => {
-                let rows = self.stats(*topic);
+                let rows = self.stats(*topic, progress);
                 compose(Outcome::Stats(&rows));
-                return;
+                return true;
             }
             Operation::RefreshCertificates => {
                 let refreshed = self.state.refresh_certificates();
                 compose(Outcome::Certificates(&refreshed));
-                return;
+                return true;
             }
             Operation::NameFleet => {
                 let Some(fleet) = self.state.resp().fleet() else {
                     compose(Outcome::Refused(Refusal::Disabled));
-                    return;
+                    return true;
                 };
                 compose(Outcome::Fleet(&fleet.discovery_text()));
-                return;
+                return true;
             }
             Operation::PrefixCounts if self.state.in_effect().dump_enabled => {
                 let counts = self.state.prefixes().all();
                 compose(Outcome::Prefixes(&counts));
-                return;
+                return true;
             }
             Operation::Delete(item) => Outcome::Deleted(self.delete(item, is_on_flash)),
             Operation::Touch { key, hash, expiry, shows_item: false } => {
@@ -225,6 +226,7 @@ impl Executor {
             other => self.administer(progress, other),
         };
         compose(outcome);
+        true
     }
 
     // ---- for reading requests ahead ----

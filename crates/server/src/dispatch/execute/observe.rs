@@ -153,14 +153,15 @@ impl Executor {
         operation: &Operation<'_>,
         is_on_flash: bool,
         compose: impl FnOnce(Outcome<'_>) -> Tail,
-    ) {
+    ) -> bool {
         let (fd, before) = (progress.fd, self.tell_asked(progress.fd, operation));
         let mut done = Done::Other;
-        self.carry_out(progress, operation, is_on_flash, |outcome| {
+        let is_answered = self.carry_out(progress, operation, is_on_flash, |outcome| {
             done = Done::of(&outcome);
             compose(outcome)
         });
         self.tell_done(fd, operation, before, done);
+        is_answered
     }
 
     /// Tells which item an operation asks for. Returns the length of its value, if it is there.

@@ -6,12 +6,17 @@
 use super::Executor;
 use crate::dispatch::operation::{StatsTopic, THE_CLASS};
 use crate::dispatch::outcome::StatRows;
+use crate::dispatch::progress::{Busy, Progress};
 use crate::io::IoSnapshot;
 use crate::settings::{Protocol, TlsSettings};
 use larder_cache::{MemoryUse, Totals};
 use rustix::process::getpid;
-use std::collections::BTreeMap;
 use std::path::PathBuf;
+
+/// Buckets whose items `stats sizes` measures in one turn: about 1,500 items, so some tens of microseconds.
+const MEASURED_BUCKETS: usize = 256;
+/// `stats sizes` rounds sizes up to so many bytes.
+const SIZES_STEP_BYTES: u64 = 32;
 
 fn yes_no(value: bool) -> &'static str {
     if value { "yes" } else { "no" }
@@ -24,14 +29,14 @@ impl Executor {
         self.worker.cache().totals().since(&at_reset)
     }
 
-    pub(super) fn stats(&mut self, topic: StatsTopic) -> StatRows {
+    pub(super) fn stats(&mut self, topic: StatsTopic, progress: &mut Progress) -> StatRows {
         let mut rows = StatRows::default();
         match topic {
             StatsTopic::General => self.stats_general(&mut rows),
             StatsTopic::Settings => self.stats_settings(&mut rows),
             StatsTopic::Items => self.stats_items(&mut rows),
             StatsTopic::Slabs => self.stats_slabs(&mut rows),
-            StatsTopic::Sizes => self.stats_sizes(&mut rows),
+            StatsTopic::Sizes => self.stats_sizes(&mut rows, progress),
             StatsTopic::Connections => self.stats_connections(&mut rows),
             StatsTopic::Temperature => self.stats_temperature(&mut rows),
             StatsTopic::Worth => self.stats_worth(&mut rows),
@@ -342,22 +347,44 @@ impl Executor {
         rows.put("total_malloced", used.columns_bytes);
     }
 
-    fn stats_sizes(&mut self, rows: &mut StatRows) {
+    /// Before `stats sizes` is executed: items are measured, a few at a time. Returns whether there is something left
+    /// to measure. A datagram has one turn.
+    pub(super) fn begin_measuring(&mut self, progress: &mut Progress) -> bool {
+        if !self.state.settings().track_sizes || progress.sizes.is_some() {
+            return false;
+        }
+        progress.busy = Some(Busy::Measuring { bucket: 0, sizes: Box::default() });
+        while progress.is_datagram && progress.busy.is_some() {
+            self.continue_measuring(progress);
+            self.worker.quiesce();
+        }
+        progress.busy.is_some()
+    }
+
+    /// Measures the items of some more buckets.
+    pub(in crate::dispatch) fn continue_measuring(&mut self, progress: &mut Progress) {
+        let (bucket, mut sizes) = match progress.busy.take() {
+            Some(Busy::Measuring { bucket, sizes }) => (bucket, sizes),
+            busy => {
+                progress.busy = busy;
+                return;
+            }
+        };
+        let walk = self.worker.walk(bucket, MEASURED_BUCKETS, &mut |worker, hit| {
+            *sizes.entry(worker.bytes_of(hit).next_multiple_of(SIZES_STEP_BYTES)).or_default() += 1;
+            true
+        });
+        match walk.next {
+            Some(bucket) => progress.busy = Some(Busy::Measuring { bucket, sizes }),
+            None => progress.sizes = Some(sizes),
+        }
+    }
+
+    fn stats_sizes(&self, rows: &mut StatRows, progress: &mut Progress) {
         if !self.state.settings().track_sizes {
             return rows.put("sizes_status", "disabled");
         }
-        let mut sizes: BTreeMap<u64, u64> = BTreeMap::new();
-        let (mut listed, mut bucket) = (Vec::new(), 0);
-        loop {
-            let next = self.worker.list(bucket, 1024, &mut listed);
-            for item in listed.drain(..) {
-                *sizes.entry(item.bytes.next_multiple_of(32)).or_default() += 1;
-            }
-            self.worker.quiesce();
-            let Some(next) = next else { break };
-            bucket = next;
-        }
-        for (size, count) in sizes {
+        for (size, count) in *progress.sizes.take().unwrap_or_default() {
             rows.put(size.to_string(), count);
         }
     }
