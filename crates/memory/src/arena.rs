@@ -176,8 +176,8 @@ impl Arena {
         self.kind
     }
 
-    /// Says that the pages of a slab are to be those of a node, by the kernel's number. Where the node has no free pages,
-    /// the kernel gives others. Pages that are there stay.
+    /// Says that the pages of a slab are to be those of a node, by the kernel's number. Where the node has no free
+    /// pages, the kernel gives others. Pages that are there stay.
     pub(crate) fn bind(&self, slab: SlabId, node: usize) -> io::Result<()> {
         let mut mask = [0u64; NODES_MAX / 64];
         let word = mask.get_mut(node / 64).ok_or(io::ErrorKind::InvalidInput)?;

@@ -1,5 +1,5 @@
-//! Which slabs are mapped and which columns are free, of each NUMA node: plain data behind one lock, which is taken once
-//! per column.
+//! Which slabs are mapped and which columns are free, of each NUMA node: plain data behind one lock, which is taken
+//! once per column.
 
 use crate::column::{ColumnId, SlabId};
 use crate::numa::{NodeId, Stripes};
