@@ -419,6 +419,13 @@ pub(crate) static FLAGS: &[Flag] = &[
         set: |s, v| { s.pin_cpus = cpus(v)?; Ok(()) }, ..ROW
     },
     Flag {
+        long: "numa", takes: Takes::Value("NAME"), topic: Topic::Limits,
+        help: "bind the workers to the machine's NUMA nodes in turn (on), and let each store items in memory of its \
+               node while there is some; on a machine with one node this changes nothing; not with --keep",
+        default: "off", example: "on",
+        set: |s, v| { s.numa = one_of(v, &[("off", false), ("on", true)])?; Ok(()) }, ..ROW
+    },
+    Flag {
         short: Some('R'), long: "max-reqs-per-event", takes: Takes::Value("NUM"), topic: Topic::Limits,
         help: "maximum number of requests answered on one connection before the worker turns to the next one",
         default: "20", example: "100",

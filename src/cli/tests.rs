@@ -121,6 +121,7 @@ fn flags_of_memory_and_limits() {
     sets("-c 5 -t 2 -R 3", |s| (s.connections_max, s.threads, s.requests_per_event) = (5, 2, 3));
     sets("--maxconns-fast=false --idle-timeout 60", |s| (s.maxconns_fast, s.idle_timeout_s) = (false, 60));
     sets("--address-conn-limit 7", |s| s.connections_per_address_max = 7);
+    sets("--numa on", |s| s.numa = true);
     sets("--pin-cpus 0,2-4", |s| s.pin_cpus = PinCpus::List(vec![0, 2, 3, 4]));
 }
 
@@ -296,6 +297,9 @@ fn every_bad_value_is_one_line_that_says_what_to_do() {
     refuses("--admin nowhere", "expected host:port");
     refuses("--column-bytes 96k", "expected a power of two");
     refuses("--pin-cpus 0 -t 2", "name one for each thread");
+    refuses("--numa yes", "expected off or on");
+    refuses("--numa on --keep /dev/shm/x", "the items in a file (--keep) stay where they are");
+    refuses("--numa on --pages coloured", "lie on any NUMA node");
     refuses("--disable-cas=no", "expected true or false");
     refuses("--flash /x:12q", "bad value '/x:12q' for --flash: expected a size from 1m to 1024t");
     refuses("--flash-recover journal", "give --flash PATH:SIZE, or leave");

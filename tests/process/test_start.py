@@ -270,6 +270,34 @@ class Messages(Case):
             self.assertEqual(connection.get(b"a"), value)
 
 
+class Nodes(Case):
+    """NUMA nodes (`--numa`). The machine that runs this has one or several."""
+
+    @larder_only
+    def test_a_server_with_nodes_serves(self):
+        for flags in ((), ("--pin-cpus", "auto")):
+            server = self.server("--numa", "on", "-m", "64", "-t", "2", *flags)
+            clients = [self.connection(server) for _ in range(4)]
+            for number, client in enumerate(clients):
+                client.set(b"k%d" % number, b"v" * 1000)
+            for client in clients:
+                self.assertEqual([client.get(b"k%d" % number) for number in range(4)], [b"v" * 1000] * 4)
+            nodes = int(clients[0].stats(b"settings")[b"numa_nodes"])
+            stats = clients[0].stats()
+            self.assertGreaterEqual(nodes, 1)
+            self.assertEqual(nodes > 1, b"numa_local_columns" in stats)
+            if nodes == 1:
+                self.assertIn("--numa on changes nothing", server.error_text())
+            self.assertEqual(server.stop(), 0)
+
+    @larder_only
+    def test_what_nodes_do_not_go_together_with(self):
+        for flags in (("--keep", "/dev/shm/larder-nodes"), ("--pages", "coloured")):
+            status, _, errors = run_to_end("-p", str(support.free_port()), "--numa", "on", *flags)
+            self.assertNotEqual(status, 0, errors)
+            self.assertIn("--numa", errors)
+
+
 class Starting(Case):
     """Flags that wrappers and service managers use."""
 

@@ -305,6 +305,16 @@ impl Cache {
         self.store.memory.pages_description()
     }
 
+    /// How many NUMA nodes the columns are divided among.
+    pub fn nodes(&self) -> u32 {
+        self.store.memory.nodes().count()
+    }
+
+    /// How often a slab was mapped that the kernel did not bind to its node; 0 where there is one node.
+    pub fn unbound_slabs(&self) -> u32 {
+        self.store.memory.unbound_slabs()
+    }
+
     /// Whether some of the items are in huge pages that the administrator has reserved.
     pub fn has_reserved_pages(&self) -> bool {
         self.store.memory.pages() == PageKind::ExplicitHuge

@@ -138,6 +138,10 @@ counters! {
     pass_ns,
     /// Nanoseconds that the keeper spent on reading references.
     note_ns,
+    /// Columns that were taken from the NUMA node of the worker, or of the items that are moved; 0 with one node.
+    numa_local_columns,
+    /// Columns that were taken from another NUMA node, because there was none of the own one; 0 with one node.
+    numa_remote_columns,
     /// Writers that found no free column and helped the pass.
     starved,
     /// Evicted items that were written to flash.

@@ -19,8 +19,8 @@ use larder_item::{
     CAS_DELTA_BITS, Expiry, KeyHash, KeyHasher, Location, PrefixFloors, PrefixesFull, State, ValueLayout,
 };
 use larder_memory::{
-    ColumnId, ColumnState, FreshPages, Guard, Item, KeepOptions, Left, Memory, MemoryOptions, OpenColumn,
-    PagesWanted, RESERVE_BYTES_MAX, Value,
+    ColumnId, ColumnState, FreshPages, Guard, Item, KeepOptions, Left, Memory, MemoryOptions, NodeId,
+    OpenColumn, PagesWanted, RESERVE_BYTES_MAX, Value,
 };
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -527,9 +527,9 @@ impl ItemStore {
         }
     }
 
-    /// Takes a free column for a writer whose new items have CAS numbers soon after `cas`. The last
-    /// [`ItemStore::reserved_columns`] are left to the pass.
-    pub(crate) fn take_column(&self, cas: u64) -> Option<OpenColumn> {
+    /// Takes a free column, of this node if there is one, for a writer whose new items have CAS numbers soon after
+    /// `cas`. The last [`ItemStore::reserved_columns`] are left to the pass.
+    pub(crate) fn take_column(&self, node: NodeId, cas: u64, counters: &Counters) -> Option<OpenColumn> {
         let reserved = self.reserved_columns();
         if self.memory.available_columns() <= reserved {
             self.memory.recycle();
@@ -537,19 +537,24 @@ impl ItemStore {
                 return None;
             }
         }
-        self.take_column_with(cas)
+        self.take_column_with(node, cas, counters)
     }
 
-    /// Takes a free column, of the reserved ones too, for items that were stored at about the time of one with the
-    /// number `cas`.
-    pub(crate) fn take_column_near(&self, cas: u64) -> Option<OpenColumn> {
-        self.take_column_with(cas.wrapping_sub(1 << (CAS_DELTA_BITS - 1)))
+    /// Takes a free column for the pass, of the reserved ones too, for items that were stored at about the time of one
+    /// with the number `cas`. The column is of this node if there is one.
+    pub(crate) fn take_column_near(&self, node: NodeId, cas: u64) -> Option<OpenColumn> {
+        let cas_base = cas.wrapping_sub(1 << (CAS_DELTA_BITS - 1));
+        self.take_column_with(node, cas_base, self.keeper_counters())
     }
 
     /// Takes a free column and counts its birth.
-    fn take_column_with(&self, cas_base: u64) -> Option<OpenColumn> {
-        let taken = self.memory.take_column(cas_base, self.clock.now_s())?;
+    fn take_column_with(&self, node: NodeId, cas_base: u64, counters: &Counters) -> Option<OpenColumn> {
+        let taken = self.memory.take_column_on(node, cas_base, self.clock.now_s())?;
         self.last_birth.fetch_max(taken.birth(), Ordering::SeqCst);
+        if self.memory.nodes().count() > 1 {
+            let is_local = self.memory.node_of(taken.id()) == node;
+            if is_local { &counters.numa_local_columns } else { &counters.numa_remote_columns }.add(1);
+        }
         Some(taken)
     }
 
@@ -758,6 +763,7 @@ fn memory_for(options: &CacheOptions, reserve_bytes: u64) -> Result<Memory, Cach
         pages: options.pages,
         reserve_bytes: Some(reserve_bytes),
         inline_value_bytes_max: options.inline_value_bytes.unwrap_or(default.inline_value_bytes_max),
+        nodes: options.nodes.clone(),
     };
     let memory = match &options.keep {
         None => Memory::new(of_memory),

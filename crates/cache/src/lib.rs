@@ -97,7 +97,7 @@ pub use larder_index::{BucketPosition, LookupStage, SubBucketPosition, TagMatch}
 pub use larder_item::{Expiry, FOLDED_KEY_BYTES, KEY_BYTES_MAX, KeyHash, Location, PrefixesFull, State};
 #[cfg(not(any(miri, loom)))]
 pub use larder_memory::check_keep_path;
-pub use larder_memory::{Alone, ColumnId, Gate, Item, Left, PagesWanted, Value};
+pub use larder_memory::{Alone, ColumnId, Gate, Item, Left, NodeId, NumaNodes, PagesWanted, Value};
 pub use large_keys::{LargeKey, LargeKeys};
 pub use level::{Exclusive, FlashLevel};
 pub use namespaces::{NAMESPACES_MAX, Namespace, NamespaceStats, check_namespaces};

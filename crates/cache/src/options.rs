@@ -3,7 +3,7 @@
 use crate::placement::Placement;
 use crate::temperature::{CudaOptions, TemperatureKind};
 use larder_allocation::WorthOptions;
-use larder_memory::PagesWanted;
+use larder_memory::{NumaNodes, PagesWanted};
 use std::path::PathBuf;
 
 /// What a cache is made of.
@@ -46,6 +46,8 @@ pub struct CacheOptions {
     pub prefix_delimiter: u8,
     /// The CUDA device that the hitmap is kept on; `None` = the CPU keeps it.
     pub cuda: Option<CudaOptions>,
+    /// The nodes that columns are divided among. Coloured pages and a file count as one node. Default: one.
+    pub nodes: NumaNodes,
 }
 
 impl Default for CacheOptions {
@@ -68,6 +70,7 @@ impl Default for CacheOptions {
             worth: WorthOptions::default(),
             prefix_delimiter: b':',
             cuda: None,
+            nodes: NumaNodes::default(),
         }
     }
 }

@@ -480,7 +480,7 @@ mod tests {
     use crate::options::CacheOptions;
     use crate::temperature::TemperatureKind;
     use larder_item::{Expiry, State};
-    use larder_memory::{NewItem, PagesWanted};
+    use larder_memory::{NewItem, NodeId, PagesWanted};
 
     const COLUMN_BYTES: u32 = 32 << 10;
     const ITEM_BYTES: usize = 1000;
@@ -505,7 +505,7 @@ mod tests {
 
     /// Fills and seals a column of which about `live_eighths` eighths are live, and tells the selector of it.
     fn column(store: &ItemStore, selector: &mut Selector, live_eighths: u32) -> ColumnId {
-        let mut open = store.take_column_near(0).expect("a free column");
+        let mut open = store.take_column_near(NodeId::default(), 0).expect("a free column");
         let item = new_item(Expiry::NEVER);
         while open.place(&item).is_some() {}
         let id = open.seal_at(2);
@@ -553,7 +553,7 @@ mod tests {
 
     /// Fills and seals a column of which so many eighths expire at `expiry`.
     fn expiring(store: &ItemStore, selector: &mut Selector, eighths: usize, expiry: Expiry) -> ColumnId {
-        let mut open = store.take_column_near(0).expect("a free column");
+        let mut open = store.take_column_near(NodeId::default(), 0).expect("a free column");
         let mut placed = 0;
         loop {
             let expiry = if placed % 8 < eighths { expiry } else { Expiry::NEVER };

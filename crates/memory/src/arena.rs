@@ -24,6 +24,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 const TAIL_BYTES: usize = 64 << 10;
+/// The kernel's numbers of nodes are below this.
+const NODES_MAX: usize = 1024;
 
 /// The reservation, and how its slabs become usable.
 pub(crate) struct Arena {
@@ -172,6 +174,30 @@ impl Arena {
 
     pub(crate) fn kind(&self) -> PageKind {
         self.kind
+    }
+
+    /// Says that the pages of a slab are to be those of a node, by the kernel's number. Where the node has no free
+    /// pages, the kernel gives others. Pages that are there stay.
+    pub(crate) fn bind(&self, slab: SlabId, node: usize) -> io::Result<()> {
+        let mut mask = [0u64; NODES_MAX / 64];
+        let word = mask.get_mut(node / 64).ok_or(io::ErrorKind::InvalidInput)?;
+        *word = 1 << (node % 64);
+        // The kernel reads one bit less than it is told.
+        let bits = NODES_MAX + 1;
+        // SAFETY: the slab is part of our own mapping, and the call changes no byte of it. The kernel reads the mask,
+        // which has the bits that it is told of, during the call only.
+        let refused = unsafe {
+            libc::syscall(
+                libc::SYS_mbind,
+                self.slab(slab),
+                SLAB_BYTES,
+                libc::MPOL_PREFERRED as libc::c_ulong,
+                mask.as_ptr(),
+                bits,
+                0 as libc::c_ulong,
+            )
+        };
+        if refused == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
     /// Makes a slab writable. Its bytes are not cleared. `wants_huge`: its first touch should bring a huge page, where

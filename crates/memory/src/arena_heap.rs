@@ -51,6 +51,11 @@ impl Arena {
         PageKind::Small
     }
 
+    /// There is one node here.
+    pub(crate) fn bind(&self, _slab: SlabId, _node: usize) -> io::Result<()> {
+        Ok(())
+    }
+
     pub(crate) fn map_slab(&self, slab: SlabId, wants_huge: bool) -> io::Result<SlabPages> {
         assert!(slab.0 < self.slabs);
         Ok(if wants_huge { SlabPages::Whole } else { SlabPages::Small { may_collapse: true } })

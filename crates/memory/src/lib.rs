@@ -41,6 +41,7 @@ mod kept;
 mod kept;
 mod machine;
 mod memory;
+mod numa;
 mod options;
 mod pool;
 mod prefetch;
@@ -59,6 +60,7 @@ pub use memory::open_column::{NewChunked, NewItem, OpenColumn};
 pub use memory::pin::{ChunkSpace, ColumnPin};
 pub use memory::reader::Reader;
 pub use memory::{FreshPages, Memory, RESERVE_BYTES_MAX};
+pub use numa::{NodeId, NumaNodes};
 pub use options::{
     COLUMN_BYTES_DEFAULT, COLUMN_BYTES_MAX, COLUMN_BYTES_MIN, COLUMNS_WANTED_MIN, Geometry,
     INLINE_VALUE_BYTES_MAX_DEFAULT, KeepOptions, Left, MemoryError, MemoryOptions, PageKind, PagesWanted,

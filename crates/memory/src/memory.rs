@@ -14,6 +14,7 @@ use crate::first_touch::FirstTouch;
 use crate::kept::KeptFile;
 use crate::kept::head::Head;
 use crate::machine;
+use crate::numa::{NodeId, NumaNodes, Stripes};
 use crate::options::{
     COLUMN_BYTES_MAX, COLUMN_BYTES_MIN, Geometry, Left, MemoryError, MemoryOptions, PageKind, PagesWanted,
     SLAB_BYTES,
@@ -54,6 +55,10 @@ struct Inner {
     geometry: Geometry,
     columns: ColumnTable,
     epochs: Epochs,
+    nodes: NumaNodes,
+    stripes: Stripes,
+    /// How many slabs were mapped that the kernel did not bind to their node.
+    unbound_slabs: AtomicU32,
     pool: Mutex<Pool>,
     retired: Mutex<Vec<Retired>>,
     /// The length of `retired`, so that no thread locks it only to find it empty.
@@ -181,6 +186,10 @@ impl Memory {
         let limit_slabs = slabs_in(options.limit_bytes);
         let column_bytes = geometry.column_bytes as usize;
         let arena = Arena::reserve(slabs, limit_slabs, options.pages, column_bytes, kept.clone())?;
+        // A file, and pages that are sorted by colour, lie where they lie.
+        let is_placed = kept.is_none() && options.pages != PagesWanted::Coloured;
+        let nodes = if is_placed { options.nodes } else { NumaNodes::default() };
+        let stripes = Stripes::new(nodes.count(), slabs);
         let columns_max = geometry.columns_max as usize;
         let columns = match &kept {
             None => ColumnTable::new(columns_max)?,
@@ -193,7 +202,10 @@ impl Memory {
             geometry,
             columns,
             epochs: Epochs::new(),
-            pool: Mutex::new(Pool::new(slabs, geometry.columns_per_slab)),
+            nodes,
+            stripes,
+            unbound_slabs: AtomicU32::new(0),
+            pool: Mutex::new(Pool::new(slabs, geometry.columns_per_slab, stripes, limit_slabs)),
             retired: Mutex::new(Vec::new()),
             retired_count: AtomicUsize::new(0),
             retired_pinned: AtomicUsize::new(0),
@@ -249,26 +261,55 @@ impl Memory {
         self.inner.arena.description()
     }
 
-    fn take_free(&self) -> Option<(ColumnId, u64)> {
+    /// The nodes that columns are taken from: those of the options, or one.
+    pub fn nodes(&self) -> &NumaNodes {
+        &self.inner.nodes
+    }
+
+    /// The node that a column belongs to.
+    #[inline]
+    pub fn node_of(&self, id: ColumnId) -> NodeId {
+        self.inner.stripes.node_of(SlabId(id.0 / self.inner.geometry.columns_per_slab))
+    }
+
+    /// How often a slab was mapped that the kernel did not bind to its node. Such a slab lies on the node of the thread
+    /// that touches it first. 0 where there is one node.
+    pub fn unbound_slabs(&self) -> u32 {
+        self.inner.unbound_slabs.load(Ordering::Relaxed)
+    }
+
+    fn take_free(&self, node: NodeId) -> Option<(ColumnId, u64)> {
         let mut pool = lock(&self.inner.pool);
-        if pool.free_columns() == 0 && self.inner.retired_count.load(Ordering::Relaxed) > 0 {
+        if pool.free_columns_of(node) == 0 && self.inner.retired_count.load(Ordering::Relaxed) > 0 {
             drop(pool);
             self.recycle();
             pool = lock(&self.inner.pool);
         }
-        if pool.free_columns() == 0 {
-            self.map_one(&mut pool, FreshPages::InStep);
+        if pool.free_columns_of(node) == 0
+            && self.map_one(&mut pool, node, FreshPages::InStep).is_none()
+            && pool.free_columns() == 0
+        {
+            let mut others = pool.nodes_from(node).skip(1);
+            others.find_map(|other| self.map_one(&mut pool, other, FreshPages::InStep));
         }
-        let id = pool.take()?;
+        let id = pool.take(node)?;
         Some((id, pool.birth()))
     }
 
-    /// Maps one more slab if the limit allows it.
-    fn map_one(&self, pool: &mut Pool, pages: FreshPages) -> Option<SlabId> {
-        if pool.mapped() >= self.inner.limit_slabs.load(Ordering::Relaxed) {
+    /// Whether the limit allows another slab.
+    fn may_map(&self, pool: &Pool) -> bool {
+        pool.mapped() < self.inner.limit_slabs.load(Ordering::Relaxed)
+    }
+
+    /// Maps one more slab of the node if the limit allows it.
+    fn map_one(&self, pool: &mut Pool, node: NodeId, pages: FreshPages) -> Option<SlabId> {
+        if !self.may_map(pool) {
             return None;
         }
-        let slab = pool.next_unmapped()?;
+        let slab = pool.next_unmapped(node)?;
+        if self.inner.nodes.count() > 1 {
+            self.bind(slab, node);
+        }
         let wants_huge = pages == FreshPages::Huge || self.inner.first_touch.wants_huge(pool.mapped());
         let pages = match self.inner.arena.map_slab(slab, wants_huge) {
             Ok(pages) => pages,
@@ -289,19 +330,34 @@ impl Memory {
         Some(slab)
     }
 
-    /// Takes memory from the kernel now, until `ready_wanted` free columns are ready or the limit is reached. A
-    /// background thread that calls it saves a SET from waiting for the kernel. Returns the number of free columns that
-    /// are ready.
+    /// Tells the kernel on which node the memory of a slab should lie.
+    fn bind(&self, slab: SlabId, node: NodeId) {
+        let number = self.inner.nodes.number(node);
+        if let Err(error) = self.inner.arena.bind(slab, number)
+            && self.inner.unbound_slabs.fetch_add(1, Ordering::Relaxed) == 0
+        {
+            tracing::warn!(
+                %error,
+                "the kernel does not bind memory to node {number}: it lies where it is touched first"
+            );
+        }
+    }
+
+    /// Takes memory from the kernel now, until `ready_wanted` free columns are ready, and of each node its part of
+    /// them, or the limit is reached. A background thread that calls it saves a SET from waiting for the kernel.
+    /// Returns the number of free columns that are ready.
     pub fn touch_ahead(&self, ready_wanted: usize, pages: FreshPages) -> usize {
         loop {
             let mut pool = lock(&self.inner.pool);
-            let ready = pool.ready_columns();
-            if ready >= ready_wanted {
+            let (ready, may_map) = (pool.ready_columns(), self.may_map(&pool));
+            let of_node = ready_wanted / self.inner.nodes.count() as usize;
+            let Some(node) = pool.least_ready(may_map) else { return ready };
+            if ready >= ready_wanted && pool.ready_columns_of(node) >= of_node {
                 return ready;
             }
-            let touched = match pool.next_to_touch() {
+            let touched = match pool.next_to_touch(node) {
                 Some(touched) => touched,
-                None if self.map_one(&mut pool, pages).is_some() => continue,
+                None if self.map_one(&mut pool, node, pages).is_some() => continue,
                 None => return ready,
             };
             // Populating is no write: it may race with a thread that already fills the column.

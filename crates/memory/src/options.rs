@@ -1,5 +1,6 @@
 //! What the caller chooses, the sizes that result, and the errors at start.
 
+use crate::numa::NumaNodes;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -68,6 +69,8 @@ pub struct MemoryOptions {
     /// Values up to this many bytes are stored behind their key. Longer ones are stored at the high end of the
     /// column.
     pub inline_value_bytes_max: u32,
+    /// The nodes whose memory is used, in equal parts. Coloured pages and a file count as one node. Default: one.
+    pub nodes: NumaNodes,
 }
 
 impl Default for MemoryOptions {
@@ -79,6 +82,7 @@ impl Default for MemoryOptions {
             column_bytes: None,
             pages: PagesWanted::Auto,
             inline_value_bytes_max: INLINE_VALUE_BYTES_MAX_DEFAULT,
+            nodes: NumaNodes::default(),
         }
     }
 }

@@ -1,6 +1,8 @@
-//! Which slabs are mapped and which columns are free: plain data behind one lock, which is taken once per column.
+//! Which slabs are mapped and which columns are free, of each NUMA node: plain data behind one lock, which is taken
+//! once per column.
 
 use crate::column::{ColumnId, SlabId};
+use crate::numa::{NodeId, Stripes};
 use std::collections::VecDeque;
 
 /// The pages of a mapped slab.
@@ -24,7 +26,7 @@ struct Slab {
     pages: Option<SlabPages>,
     /// The slab was chosen to be given back: its free columns are not handed out.
     releasing: bool,
-    /// The slab is in `Pool::with_ready`, and in `Pool::with_fresh`.
+    /// The slab is in `OfNode::with_ready`, and in `OfNode::with_fresh`.
     listed_ready: bool,
     listed_fresh: bool,
 }
@@ -39,25 +41,49 @@ impl Slab {
     }
 }
 
-/// The slabs and their free columns.
-pub(crate) struct Pool {
-    slabs: Vec<Slab>,
-    columns_per_slab: u32,
+/// The slabs of one node.
+struct OfNode {
     /// Slabs with free columns that are resident. The last one is used next. The list may contain slabs that have no
     /// such column any more.
     with_ready: Vec<SlabId>,
     /// The same for free columns that are not resident.
     with_fresh: Vec<SlabId>,
-    /// Slabs of small pages all of whose columns are resident.
-    complete: VecDeque<SlabId>,
     /// Slabs that were mapped once and given back.
     given_back: Vec<SlabId>,
-    /// This slab and those after it were never mapped.
-    untouched: u32,
-    mapped: u32,
+    /// This slab, and those of the node after it, were never mapped.
+    untouched: SlabId,
     /// Number of free columns in slabs that are not being released, and how many of them are resident.
     free_columns: usize,
     ready_columns: usize,
+}
+
+impl OfNode {
+    fn new(first: SlabId) -> OfNode {
+        OfNode {
+            with_ready: Vec::new(),
+            with_fresh: Vec::new(),
+            given_back: Vec::new(),
+            untouched: first,
+            free_columns: 0,
+            ready_columns: 0,
+        }
+    }
+}
+
+/// The slabs and their free columns.
+pub(crate) struct Pool {
+    slabs: Vec<Slab>,
+    columns_per_slab: u32,
+    stripes: Stripes,
+    /// One for each node.
+    nodes: Box<[OfNode]>,
+    /// The slabs before this number are used up, whichever node they belong to, before any slab behind.
+    first_slabs: u32,
+    /// Slabs of small pages all of whose columns are resident.
+    complete: VecDeque<SlabId>,
+    /// This slab and those after it were never mapped.
+    untouched: u32,
+    mapped: u32,
     /// How often a column was taken that was not used since it became resident.
     fresh_taken: u64,
     /// The slab at which the next `choose_release` begins.
@@ -71,19 +97,17 @@ const COMPLETE_FREE_SHARE: u32 = 8;
 const RELEASE_CANDIDATES_MAX: usize = 64;
 
 impl Pool {
-    pub(crate) fn new(slabs: u32, columns_per_slab: u32) -> Pool {
+    pub(crate) fn new(slabs: u32, columns_per_slab: u32, stripes: Stripes, first_slabs: u32) -> Pool {
         assert!((1..=64).contains(&columns_per_slab), "a slab's columns fit one word");
         Pool {
             slabs: vec![Slab::default(); slabs as usize],
             columns_per_slab,
-            with_ready: Vec::new(),
-            with_fresh: Vec::new(),
+            stripes,
+            nodes: (0..stripes.nodes()).map(|node| OfNode::new(stripes.first(NodeId(node)))).collect(),
+            first_slabs,
             complete: VecDeque::new(),
-            given_back: Vec::new(),
             untouched: 0,
             mapped: 0,
-            free_columns: 0,
-            ready_columns: 0,
             fresh_taken: 0,
             release_cursor: 0,
             next_birth: 1,
@@ -106,13 +130,31 @@ impl Pool {
         self.mapped
     }
 
+    /// The nodes, this one first.
+    pub(crate) fn nodes_from(&self, node: NodeId) -> impl Iterator<Item = NodeId> + use<> {
+        let count = self.stripes.nodes();
+        (0..count).map(move |n| NodeId((node.0 + n) % count))
+    }
+
+    fn of(&mut self, slab: SlabId) -> &mut OfNode {
+        &mut self.nodes[self.stripes.node_of(slab).0 as usize]
+    }
+
     pub(crate) fn free_columns(&self) -> usize {
-        self.free_columns
+        self.nodes.iter().map(|of| of.free_columns).sum()
+    }
+
+    pub(crate) fn free_columns_of(&self, node: NodeId) -> usize {
+        self.nodes[node.0 as usize].free_columns
     }
 
     /// Free columns whose memory is there.
     pub(crate) fn ready_columns(&self) -> usize {
-        self.ready_columns
+        self.nodes.iter().map(|of| of.ready_columns).sum()
+    }
+
+    pub(crate) fn ready_columns_of(&self, node: NodeId) -> usize {
+        self.nodes[node.0 as usize].ready_columns
     }
 
     /// How many columns of fresh memory were taken since the start.
@@ -120,7 +162,7 @@ impl Pool {
         self.fresh_taken
     }
 
-    /// Number of slabs that were ever mapped. They come first in the arena.
+    /// The slabs before this number are those that were ever mapped, and with several nodes some between them.
     pub(crate) fn slabs_touched(&self) -> u32 {
         self.untouched
     }
@@ -137,15 +179,16 @@ impl Pool {
     }
 
     /// Takes over the first slabs from an earlier process: of each, one bit for each free column, or `None` if it is
-    /// not mapped. Births go on above `last_birth`. Nothing was mapped so far.
+    /// not mapped. Births go on above `last_birth`. Nothing was mapped so far, and there is one node.
     #[cfg(not(any(miri, loom)))]
     pub(crate) fn take_over(&mut self, slabs: &[Option<u64>], last_birth: u64) {
-        assert_eq!((self.untouched, self.next_birth), (0, 1), "the pool was used");
+        assert_eq!((self.untouched, self.next_birth, self.nodes.len()), (0, 1, 1), "the pool was used");
         self.next_birth = last_birth + 1;
         self.untouched = slabs.len() as u32;
+        self.nodes[0].untouched = SlabId(self.untouched);
         for (id, free) in (0..).map(SlabId).zip(slabs) {
             let Some(free) = *free else {
-                self.given_back.push(id);
+                self.nodes[0].given_back.push(id);
                 continue;
             };
             let all = self.all();
@@ -154,30 +197,44 @@ impl Pool {
                 Slab { free: free & all, resident: all, pages: Some(SlabPages::Whole), ..Slab::default() };
             let free_columns = slab.free.count_ones() as usize;
             self.mapped += 1;
-            self.free_columns += free_columns;
-            self.ready_columns += free_columns;
+            self.nodes[0].free_columns += free_columns;
+            self.nodes[0].ready_columns += free_columns;
             self.list(id);
         }
     }
 
-    /// Takes a free column, a resident one if there is one.
-    pub(crate) fn take(&mut self) -> Option<ColumnId> {
-        let column = self.next_ready().or_else(|| self.next_fresh())?;
+    /// Takes a free column, of this node if there is one, and a resident one of the node if there is one.
+    pub(crate) fn take(&mut self, node: NodeId) -> Option<ColumnId> {
+        let mut nodes = self.nodes_from(node);
+        let column = nodes.find_map(|node| self.next_ready(node).or_else(|| self.next_fresh(node)))?;
         self.become_resident(column);
         let (id, bit) = (self.slab_of(column), self.bit(column));
         let slab = &mut self.slabs[id.0 as usize];
         slab.free &= !bit;
         self.fresh_taken += u64::from(slab.unused & bit != 0);
         slab.unused &= !bit;
-        self.free_columns -= 1;
-        self.ready_columns -= 1;
+        self.of(id).free_columns -= 1;
+        self.of(id).ready_columns -= 1;
         Some(column)
     }
 
-    /// Chooses a free column that is not resident and counts it as resident. Returns the columns whose memory the
-    /// caller touches: it alone, or all of its slab.
-    pub(crate) fn next_to_touch(&mut self) -> Option<std::ops::Range<u32>> {
-        let column = self.next_fresh()?;
+    /// The node with the fewest ready columns, of those that have other free columns, or a slab to map if `may_map`.
+    pub(crate) fn least_ready(&mut self, may_map: bool) -> Option<NodeId> {
+        let mut least: Option<NodeId> = None;
+        for node in self.nodes_from(NodeId(0)) {
+            let can_grow = self.next_fresh(node).is_some() || may_map && self.next_unmapped(node).is_some();
+            let ready = self.ready_columns_of(node);
+            if can_grow && least.is_none_or(|least| ready < self.ready_columns_of(least)) {
+                least = Some(node);
+            }
+        }
+        least
+    }
+
+    /// Chooses a free column of the node that is not resident and counts it as resident. Returns the columns whose
+    /// memory the caller touches: it alone, or all of its slab.
+    pub(crate) fn next_to_touch(&mut self, node: NodeId) -> Option<std::ops::Range<u32>> {
+        let column = self.next_fresh(node)?;
         self.become_resident(column);
         let slab = self.slab_of(column);
         Some(match self.slabs[slab.0 as usize].pages {
@@ -186,12 +243,13 @@ impl Pool {
         })
     }
 
-    fn next_ready(&mut self) -> Option<ColumnId> {
-        while let Some(&id) = self.with_ready.last() {
+    fn next_ready(&mut self, node: NodeId) -> Option<ColumnId> {
+        let list = &mut self.nodes[node.0 as usize].with_ready;
+        while let Some(&id) = list.last() {
             let slab = &mut self.slabs[id.0 as usize];
             if slab.ready() == 0 || slab.releasing {
                 slab.listed_ready = false;
-                self.with_ready.pop();
+                list.pop();
                 continue;
             }
             return Some(ColumnId(id.0 * self.columns_per_slab + slab.ready().trailing_zeros()));
@@ -199,12 +257,13 @@ impl Pool {
         None
     }
 
-    fn next_fresh(&mut self) -> Option<ColumnId> {
-        while let Some(&id) = self.with_fresh.last() {
+    fn next_fresh(&mut self, node: NodeId) -> Option<ColumnId> {
+        let list = &mut self.nodes[node.0 as usize].with_fresh;
+        while let Some(&id) = list.last() {
             let slab = &mut self.slabs[id.0 as usize];
             if slab.fresh() == 0 || slab.releasing {
                 slab.listed_fresh = false;
-                self.with_fresh.pop();
+                list.pop();
                 continue;
             }
             return Some(ColumnId(id.0 * self.columns_per_slab + slab.fresh().trailing_zeros()));
@@ -219,11 +278,12 @@ impl Pool {
         let touched = if slab.pages == Some(SlabPages::Whole) { all } else { bit } & !slab.resident;
         slab.resident |= touched;
         slab.unused |= touched;
-        self.ready_columns += (touched & slab.free).count_ones() as usize;
+        let ready_columns = (touched & slab.free).count_ones() as usize;
         if touched != 0 && slab.resident == all && slab.pages == Some(SlabPages::Small { may_collapse: true })
         {
             self.complete.push_back(id);
         }
+        self.of(id).ready_columns += ready_columns;
         self.list(id);
     }
 
@@ -241,47 +301,54 @@ impl Pool {
         assert!(slab.pages.is_some() && slab.free & bit == 0, "{column:?} was freed twice");
         slab.free |= bit;
         if !slab.releasing {
-            self.free_columns += 1;
-            self.ready_columns += 1;
+            self.of(id).free_columns += 1;
+            self.of(id).ready_columns += 1;
         }
         self.list(id);
     }
 
     fn list(&mut self, id: SlabId) {
         let slab = &mut self.slabs[id.0 as usize];
+        let of = &mut self.nodes[self.stripes.node_of(id).0 as usize];
         if slab.releasing {
             return;
         }
         if !slab.listed_ready && slab.ready() != 0 {
             slab.listed_ready = true;
-            self.with_ready.push(id);
+            of.with_ready.push(id);
         }
         if !slab.listed_fresh && slab.fresh() != 0 {
             slab.listed_fresh = true;
-            self.with_fresh.push(id);
+            of.with_fresh.push(id);
         }
     }
 
-    /// The slab to map next, if there is one.
-    pub(crate) fn next_unmapped(&self) -> Option<SlabId> {
-        let untouched = (self.untouched < self.slabs.len() as u32).then_some(SlabId(self.untouched));
-        self.given_back.last().copied().or(untouched)
+    /// The slab of this node to map next, if there is one. While other nodes have slabs among the first ones, a node
+    /// gets none behind them.
+    pub(crate) fn next_unmapped(&self, node: NodeId) -> Option<SlabId> {
+        let of = &self.nodes[node.0 as usize];
+        let untouched = (of.untouched.0 < self.slabs.len() as u32).then_some(of.untouched);
+        let next = of.given_back.last().copied().or(untouched)?;
+        let has_first = || self.nodes.iter().any(|of| of.untouched.0 < self.first_slabs);
+        (next.0 < self.first_slabs || !has_first()).then_some(next)
     }
 
     /// Records that the slab from `next_unmapped` was mapped. All its columns are free, and none is resident.
     pub(crate) fn mapped_now(&mut self, id: SlabId, pages: SlabPages) {
-        if self.given_back.last() == Some(&id) {
-            self.given_back.pop();
+        let (free, columns, after) = (self.all(), self.columns_per_slab as usize, self.stripes.after(id));
+        let of = self.of(id);
+        if of.given_back.last() == Some(&id) {
+            of.given_back.pop();
         } else {
-            assert_eq!(id.0, self.untouched);
-            self.untouched += 1;
+            assert_eq!(id, of.untouched);
+            of.untouched = after;
         }
-        let free = self.all();
+        of.free_columns += columns;
+        self.untouched = self.untouched.max(id.0 + 1);
         let slab = &mut self.slabs[id.0 as usize];
         slab.pages = Some(pages);
         slab.free = free;
         self.mapped += 1;
-        self.free_columns += self.columns_per_slab as usize;
         self.list(id);
     }
 
@@ -305,10 +372,16 @@ impl Pool {
         None
     }
 
+    /// Slabs that may have ready columns: first those of the node that has the most such columns.
+    fn most_ready(&self) -> impl Iterator<Item = SlabId> {
+        let most = self.nodes.iter().max_by_key(|of| of.ready_columns);
+        most.into_iter().chain(&self.nodes).flat_map(|of| of.with_ready.iter().rev().copied())
+    }
+
     /// Takes a free column whose memory alone can be given back. The caller gives it back and then puts the column back
     /// with [`Pool::put_untouched`].
     pub(crate) fn take_idle(&mut self) -> Option<ColumnId> {
-        let found = self.with_ready.iter().rev().find_map(|id| {
+        let found = self.most_ready().find_map(|id| {
             let slab = &self.slabs[id.0 as usize];
             let is_small = matches!(slab.pages, Some(SlabPages::Small { .. }));
             (is_small && !slab.releasing && slab.ready() != 0)
@@ -319,8 +392,8 @@ impl Pool {
         slab.resident &= !bit;
         slab.unused &= !bit;
         slab.free &= !bit;
-        self.free_columns -= 1;
-        self.ready_columns -= 1;
+        self.of(id).free_columns -= 1;
+        self.of(id).ready_columns -= 1;
         Some(found)
     }
 
@@ -329,7 +402,8 @@ impl Pool {
         let (id, bit) = (self.slab_of(column), self.bit(column));
         let slab = &mut self.slabs[id.0 as usize];
         slab.free |= bit;
-        self.free_columns += usize::from(!slab.releasing);
+        let is_usable = !slab.releasing;
+        self.of(id).free_columns += usize::from(is_usable);
         self.list(id);
     }
 
@@ -339,7 +413,7 @@ impl Pool {
             let slab = &self.slabs[id.0 as usize];
             slab.pages.is_some() && !slab.releasing && slab.ready() == self.all()
         };
-        self.with_ready.iter().rev().copied().find(is_idle)
+        self.most_ready().find(is_idle)
     }
 
     /// The mapped slab that is cheapest to empty: the one with the most free columns, and among equals the one with
@@ -365,8 +439,9 @@ impl Pool {
         let slab = &mut self.slabs[id.0 as usize];
         assert!(slab.pages.is_some() && !slab.releasing);
         slab.releasing = true;
-        self.free_columns -= slab.free.count_ones() as usize;
-        self.ready_columns -= slab.ready().count_ones() as usize;
+        let (free, ready) = (slab.free.count_ones() as usize, slab.ready().count_ones() as usize);
+        self.of(id).free_columns -= free;
+        self.of(id).ready_columns -= ready;
     }
 
     /// Hands out the columns of the slab again.
@@ -377,8 +452,9 @@ impl Pool {
         let slab = &mut self.slabs[id.0 as usize];
         assert!(slab.releasing, "{id:?} is not being released");
         slab.releasing = false;
-        self.free_columns += slab.free.count_ones() as usize;
-        self.ready_columns += slab.ready().count_ones() as usize;
+        let (free, ready) = (slab.free.count_ones() as usize, slab.ready().count_ones() as usize);
+        self.of(id).free_columns += free;
+        self.of(id).ready_columns += ready;
         self.list(id);
     }
 
@@ -398,7 +474,7 @@ impl Pool {
         let Slab { listed_ready, listed_fresh, .. } = *slab;
         *slab = Slab { listed_ready, listed_fresh, ..Slab::default() };
         self.mapped -= 1;
-        self.given_back.push(id);
+        self.of(id).given_back.push(id);
     }
 }
 
@@ -428,28 +504,37 @@ mod tests {
         /// columns is right.
         #[test]
         fn free_columns_are_counted_and_handed_out_once(
+            nodes in 1u32..4,
             steps in prop::collection::vec((0u8..8, any::<u32>()), 1..200),
         ) {
-            let mut pool = Pool::new(4, 4);
+            let stripes = Stripes::new(nodes, 4);
+            let mut pool = Pool::new(4, 4, stripes, 3);
             let mut taken: Vec<ColumnId> = Vec::new();
             let mut resident: HashSet<ColumnId> = HashSet::new();
             let mut releasing: HashSet<SlabId> = HashSet::new();
             for (step, number) in steps {
                 match step {
-                    0 => if let Some(slab) = pool.next_unmapped() {
+                    0 => if let Some(slab) = pool.next_unmapped(NodeId(number % nodes)) {
+                        prop_assert_eq!(stripes.node_of(slab), NodeId(number % nodes));
                         let small = SlabPages::Small { may_collapse: number % 3 == 1 };
                         pool.mapped_now(slab, if number % 3 == 0 { SlabPages::Whole } else { small });
                     },
                     1 => {
-                        let has_ready = pool.ready_columns() > 0;
-                        if let Some(column) = pool.take() {
+                        let node = NodeId(number % nodes);
+                        let (free, ready) = (pool.free_columns_of(node), pool.ready_columns_of(node));
+                        let is_any_free = pool.free_columns() > 0;
+                        let column = pool.take(node);
+                        prop_assert_eq!(column.is_some(), is_any_free);
+                        if let Some(column) = column {
                             prop_assert!(!taken.contains(&column) && !releasing.contains(&pool.slab_of(column)));
-                            prop_assert!(!has_ready || resident.contains(&column), "resident columns go first");
+                            let is_own = stripes.node_of(pool.slab_of(column)) == node;
+                            prop_assert_eq!(is_own, free > 0, "those of the node go first");
+                            prop_assert!(ready == 0 || resident.contains(&column), "resident columns go first");
                             taken.push(column);
                             resident.extend(made_resident(&pool, column));
                         }
                     }
-                    5 => if let Some(touched) = pool.next_to_touch() {
+                    5 => if let Some(touched) = pool.next_to_touch(NodeId(number % nodes)) {
                         let is_new = |id| !taken.contains(&ColumnId(id)) && !resident.contains(&ColumnId(id));
                         prop_assert!(touched.clone().any(is_new));
                         resident.extend(touched.map(ColumnId));
@@ -483,7 +568,42 @@ mod tests {
                     !taken.contains(column) && !releasing.contains(&pool.slab_of(**column))
                 };
                 prop_assert_eq!(pool.ready_columns(), resident.iter().filter(is_ready).count());
+                let of_nodes: usize = (0..nodes).map(|node| pool.free_columns_of(NodeId(node))).sum();
+                prop_assert_eq!(pool.free_columns(), of_nodes);
             }
         }
+    }
+
+    /// Maps the next slab of a node.
+    fn map(pool: &mut Pool, node: u32) -> Option<SlabId> {
+        let slab = pool.next_unmapped(NodeId(node))?;
+        pool.mapped_now(slab, SlabPages::Whole);
+        Some(slab)
+    }
+
+    #[test]
+    fn the_first_slabs_are_used_up_before_those_behind() {
+        let mut pool = Pool::new(8, 4, Stripes::new(2, 8), 4);
+        assert_eq!([0; 3].map(|node| map(&mut pool, node)), [Some(SlabId(0)), Some(SlabId(2)), None]);
+        assert_eq!(pool.least_ready(true), Some(NodeId(0)), "its free columns are not ready yet");
+        assert_eq!([1; 2].map(|node| map(&mut pool, node)), [Some(SlabId(1)), Some(SlabId(3))]);
+        assert_eq!(map(&mut pool, 0), Some(SlabId(4)));
+        assert_eq!((pool.slabs_touched(), pool.mapped()), (5, 5));
+    }
+
+    #[test]
+    fn memory_is_made_ready_where_there_is_least() {
+        let mut pool = Pool::new(4, 4, Stripes::new(2, 4), 4);
+        map(&mut pool, 0);
+        assert_eq!((pool.least_ready(false), pool.least_ready(true)), (Some(NodeId(0)), Some(NodeId(0))));
+        assert_eq!(pool.next_to_touch(NodeId(0)), Some(0..4));
+        assert_eq!((pool.least_ready(false), pool.least_ready(true)), (None, Some(NodeId(1))));
+        let taken = pool.take(NodeId(1)).unwrap();
+        assert_eq!(taken, ColumnId(0), "there is none of node 1");
+        map(&mut pool, 1);
+        assert_eq!(pool.take(NodeId(1)), Some(ColumnId(4)));
+        pool.put(taken);
+        assert_eq!(pool.idle_slab(), Some(SlabId(0)));
+        assert_eq!((pool.ready_columns_of(NodeId(0)), pool.ready_columns_of(NodeId(1))), (4, 3));
     }
 }

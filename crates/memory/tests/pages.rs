@@ -3,7 +3,7 @@
 
 mod common;
 
-use larder_memory::{FreshPages, Memory, MemoryError, MemoryOptions, PageKind, PagesWanted};
+use larder_memory::{FreshPages, Memory, MemoryError, MemoryOptions, NumaNodes, PageKind, PagesWanted};
 
 const SLAB: u64 = 2 << 20;
 
@@ -151,4 +151,23 @@ fn a_released_slab_is_written_again() {
             assert!(common::release_free_slab(&memory), "{pages:?}");
         }
     }
+}
+
+#[test]
+fn slabs_are_bound_to_their_nodes() {
+    // The kernel has no node of the second number.
+    let nodes = NumaNodes::with_cpus([(0, vec![0]), (1023, vec![1])]);
+    let options = MemoryOptions { limit_bytes: 4 * SLAB, nodes, ..MemoryOptions::default() };
+    let memory = Memory::new(options).unwrap();
+    memory.touch_ahead(usize::MAX, FreshPages::Huge);
+    let maps = std::fs::read_to_string("/proc/self/numa_maps").unwrap_or_default();
+    let policy = |slab: u64| {
+        let address = format!("{:x} ", memory.base() as u64 + slab * SLAB);
+        maps.lines().find_map(|line| line.strip_prefix(&address)?.split(' ').next().map(str::to_owned))
+    };
+    if memory.unbound_slabs() > 2 || policy(0).is_none() {
+        return println!("skipped: this kernel binds nothing, or does not say so");
+    }
+    let (bound, unbound) = (Some("prefer:0".to_owned()), Some("default".to_owned()));
+    assert_eq!([0, 1, 2, 3].map(policy), [bound.clone(), unbound.clone(), bound, unbound]);
 }

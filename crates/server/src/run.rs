@@ -5,6 +5,7 @@ use crate::admin::process::{
     Signal, SignalThread, Start, Transport, notify_ready, notify_reloaded, notify_reloading, notify_stopping,
     on_signals, start_watchdog, when_ready, write_port_file,
 };
+use crate::cpus;
 use crate::dispatch::live::{Follower, Host, Running};
 use crate::dispatch::{Dispatcher, Drivers, ServerState, Users};
 use crate::doubts::{Machine, doubts};
@@ -15,10 +16,9 @@ use crate::keep;
 use crate::latency::WorkerLatency;
 use crate::metrics::{Metrics, Ticks};
 use crate::prefault::prefault;
-use crate::settings::{self, Pages, PinCpus, Settings};
+use crate::settings::{self, Pages, Settings};
 use crate::tls::Tls;
-use larder_cache::{Cache, CacheOptions, CudaOptions, PagesWanted};
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use larder_cache::{Cache, CacheOptions, CudaOptions, NumaNodes, PagesWanted};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -85,7 +85,9 @@ fn serve(
     inherited: Inherited,
 ) -> Result<(Arc<Cache>, Arc<ServerState>, SignalThread), Ended> {
     let level = flash.map(|flash| flash.level(settings));
-    let cache = Cache::with_flash(cache_options(settings), level).map_err(refuse)?;
+    let nodes = cpus::nodes(settings);
+    let options = CacheOptions { nodes: nodes.clone(), ..cache_options(settings) };
+    let cache = Cache::with_flash(options, level).map_err(refuse)?;
     keep::announce(&cache, settings);
     cache.set_namespaces(&settings.namespaces, settings.prefix_delimiter).map_err(RunError)?;
     let ring_buffers = ring_buffers(settings, &cache)?;
@@ -162,8 +164,9 @@ fn serve(
     let (service_cache, service_state) = (cache.clone(), state.clone());
     let running = bound
         .start(move |number| {
-            pin(service_state.settings(), number);
-            Dispatcher::new(service_cache.worker(), number, service_state.clone(), latency[number].clone())
+            let node = cpus::pin(service_state.settings(), &nodes, number);
+            let worker = service_cache.worker_on(node);
+            Dispatcher::new(worker, number, service_state.clone(), latency[number].clone())
         })
         .map_err(|error| Ended::Early(refuse(error)))?;
     tell_when_ready(settings, &cache, running.stopper(), is_ready);
@@ -258,6 +261,7 @@ fn cache_options(settings: &Settings) -> CacheOptions {
             settings::Device::Cpu => None,
             settings::Device::Cuda(number) => Some(CudaOptions { number, managed: settings.device_managed }),
         },
+        nodes: NumaNodes::default(),
     }
 }
 
@@ -350,30 +354,5 @@ fn announce(
     );
     for doubt in doubts(settings, addresses, Machine::here()) {
         tracing::warn!("{doubt}");
-    }
-}
-
-/// Pins the calling worker thread to its CPU, if the settings ask for that.
-fn pin(settings: &Settings, number: usize) {
-    let cpu = match &settings.pin_cpus {
-        PinCpus::Off => return,
-        PinCpus::Auto => {
-            let allowed = sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new());
-            let cpus: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).collect();
-            if cpus.is_empty() {
-                return;
-            }
-            cpus[number % cpus.len()]
-        }
-        PinCpus::List(cpus) => cpus[number % cpus.len()] as usize,
-    };
-    if cpu >= CpuSet::MAX_CPU {
-        tracing::warn!("worker {number} runs on any CPU: {cpu} is more than can be named");
-        return;
-    }
-    let mut set = CpuSet::new();
-    set.set(cpu);
-    if let Err(error) = sched_setaffinity(None, &set) {
-        tracing::warn!("worker {number} runs on any CPU: cannot pin it to {cpu}: {error}");
     }
 }

@@ -387,7 +387,7 @@ impl Settle<'_, '_> {
         if let Verdict::Keep { warmth } = verdict
             && life == Life::Live
         {
-            let copy = self.copy(&item, warmth);
+            let copy = self.copy(met.at, &item, warmth);
             // A flush may have come before the copy's column was taken: then the item and its copy are both flushed.
             life = store.life(met.at, &item);
             match copy {
@@ -487,16 +487,18 @@ impl Settle<'_, '_> {
         store.died(self.guard, at, self.counters);
     }
 
-    /// Copies an item, whose entry will have `warmth`, to the survivors' column. `None`: there is no room for it.
-    fn copy(&mut self, item: &Item<'_>, warmth: u8) -> Option<Location> {
+    /// Copies the item at `at`, whose entry will have `warmth`, to the survivors' column. It stays on its NUMA node if
+    /// there is room there. `None`: there is no room for it.
+    fn copy(&mut self, at: Location, item: &Item<'_>, warmth: u8) -> Option<Location> {
         let store = self.levels.store;
+        let node = store.memory.node_of(store.memory.column_of(at));
         let floor = store.highest_floor();
         let zone = match self.to {
             MovesTo::Queue(queue) => Zone::Kept(queue, warmth),
             MovesTo::Hot => Zone::Hot,
         };
         loop {
-            let (open, class) = self.survivors.place_for(store, zone, item.expiry());
+            let (open, class) = self.survivors.place_for(store, node, zone, item.expiry());
             if let Some(open) = open
                 && open.birth() >= floor
                 && let Some(new) = place_copy(open, item)
@@ -507,11 +509,11 @@ impl Settle<'_, '_> {
                 let sealed = full.seal_at(store.clock.now_s());
                 self.selector.sealed(store, sealed);
             }
-            let mut taken = self.survivors.take(store, zone, item.cas())?;
+            let mut taken = self.survivors.take(store, node, zone, item.cas())?;
             if let Some(class) = class {
                 taken.expect_lifetimes(class.lifetimes());
             }
-            *self.survivors.place_for(store, zone, item.expiry()).0 = Some(taken);
+            *self.survivors.place_for(store, node, zone, item.expiry()).0 = Some(taken);
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::selector::{set_hot, set_queue};
 use crate::temperature::Queue;
 use larder_index::WARMTH_MAX;
 use larder_item::Expiry;
-use larder_memory::{ColumnId, OpenColumn};
+use larder_memory::{ColumnId, NodeId, OpenColumn};
 
 /// Items that expire are moved to columns of their own by what is left of their lifetime: up to 8, 16, 32, 64 seconds,
 /// and more.
@@ -19,6 +19,8 @@ const OPEN_S_MAX: u32 = 60;
 /// Items are divided by warmth while there are so many columns at least: an open column for each warmth is then a small
 /// part of memory.
 const COLUMNS_BY_WARMTH_MIN: u64 = 4000;
+/// Each node has open columns of its own while there are so many columns for each: a small part of memory is open then.
+const COLUMNS_BY_NODE_MIN: u64 = 1000;
 const WARMTHS: usize = WARMTH_MAX as usize + 1;
 /// Where hot items are placed in rows, they take one part in so many of a column.
 const ROW_SHARE: u64 = 8;
@@ -32,10 +34,16 @@ pub(super) enum Zone {
     Hot,
 }
 
-/// The open columns of the pass, for each of the two queues: those for items that never expire, by warmth, and those
-/// for items that do, if there are columns enough. And the columns for hot items.
+/// The open columns of the pass, for each node.
 #[derive(Default)]
 pub(super) struct Survivors {
+    nodes: Vec<OfNode>,
+}
+
+/// The open columns for items of one node, for each of the two queues: those for items that never expire, by warmth,
+/// and those for items that do, if there are columns enough. And the columns for hot items.
+#[derive(Default)]
+struct OfNode {
     queues: [Columns; 2],
     hot: Option<OpenColumn>,
     /// Columns that come next for hot items. They are taken together, so that they are beside each other: hot items
@@ -49,21 +57,37 @@ struct Columns {
     expiring: [Option<OpenColumn>; CLASSES],
 }
 
+/// Whether each node has columns of its own.
+fn is_by_node(store: &ItemStore) -> bool {
+    store.columns_max() >= COLUMNS_BY_NODE_MIN * u64::from(store.memory.nodes().count())
+}
+
 impl Survivors {
-    /// Where a copy goes that expires at `expiry`, and the class of its lifetime if the column is for one.
+    fn of(&mut self, store: &ItemStore, node: NodeId) -> &mut OfNode {
+        let number = if node.0 > 0 && is_by_node(store) { node.0 as usize } else { 0 };
+        if self.nodes.len() <= number {
+            self.nodes.resize_with(number + 1, OfNode::default);
+        }
+        &mut self.nodes[number]
+    }
+
+    /// Where a copy goes of an item of `node` that expires at `expiry`, and the class of its lifetime if the column is
+    /// for one.
     pub(super) fn place_for(
         &mut self,
         store: &ItemStore,
+        node: NodeId,
         zone: Zone,
         expiry: Expiry,
     ) -> (&mut Option<OpenColumn>, Option<LifetimeClass>) {
+        let of = self.of(store, node);
         let Zone::Kept(queue, warmth) = zone else {
-            self.leave_row(store);
-            return (&mut self.hot, None);
+            of.leave_row(store);
+            return (&mut of.hot, None);
         };
         // At random, both queues have the same columns.
         let is_random = store.placement == Placement::Random;
-        let columns = &mut self.queues[usize::from(queue == Queue::Main && !is_random)];
+        let columns = &mut of.queues[usize::from(queue == Queue::Main && !is_random)];
         if expiry == Expiry::NEVER || open_columns_max(store.columns_max(), store.workers_max()) == 0 {
             let is_by_warmth =
                 store.placement.moves_hot_items() && store.columns_max() >= COLUMNS_BY_WARMTH_MIN;
@@ -75,20 +99,74 @@ impl Survivors {
         (&mut columns.expiring[longer.unwrap_or(SECONDS_MAX.len())], Some(class))
     }
 
-    /// Takes a column for the next items of a zone, one of which has the number `cas`.
-    pub(super) fn take(&mut self, store: &ItemStore, zone: Zone, cas: u64) -> Option<OpenColumn> {
-        let Zone::Kept(queue, _) = zone else { return self.take_hot(store, cas) };
-        let taken = store.take_column_near(cas)?;
+    /// Takes a column for the next items of a node and a zone, one of which has the number `cas`.
+    pub(super) fn take(
+        &mut self,
+        store: &ItemStore,
+        node: NodeId,
+        zone: Zone,
+        cas: u64,
+    ) -> Option<OpenColumn> {
+        let Zone::Kept(queue, _) = zone else { return self.of(store, node).take_hot(store, node, cas) };
+        let taken = store.take_column_near(node, cas)?;
         set_queue(store, &taken, queue);
         Some(taken)
     }
 
-    fn take_hot(&mut self, store: &ItemStore, cas: u64) -> Option<OpenColumn> {
+    /// Gives up the columns that were taken for hot items and hold none.
+    pub(super) fn give_up_hot(&mut self) {
+        self.nodes.iter_mut().for_each(|of| of.hot_next.clear());
+    }
+
+    fn all(&mut self) -> impl Iterator<Item = &mut Option<OpenColumn>> {
+        self.nodes.iter_mut().flat_map(OfNode::all)
+    }
+
+    /// Seals a column that is being filled, so that it can be reclaimed as others are.
+    pub(super) fn stop_filling(&mut self, column: ColumnId) {
+        for open in self.all() {
+            *open = open.take().filter(|open| open.id() != column);
+        }
+        self.nodes.iter_mut().for_each(|of| of.hot_next.retain(|open| open.id() != column));
+    }
+
+    /// Seals the columns that were born before `birth`.
+    pub(super) fn seal_below(&mut self, store: &ItemStore, birth: u64, mut sealed: impl FnMut(ColumnId)) {
+        for open in self.all() {
+            if let Some(old) = open.take_if(|open| open.birth() < birth) {
+                sealed(old.seal_at(store.clock.now_s()));
+            }
+        }
+        self.nodes.iter_mut().for_each(|of| of.hot_next.retain(|open| open.birth() >= birth));
+    }
+
+    /// Seals the columns that were opened long ago and hold items that expire, and, under a limit with few columns,
+    /// those that nodes have for themselves.
+    pub(super) fn seal_old(&mut self, store: &ItemStore, mut sealed: impl FnMut(ColumnId)) {
+        let now_s = store.clock.now_s();
+        for open in self.nodes.iter_mut().flat_map(|of| &mut of.queues).flat_map(|of| &mut of.expiring) {
+            let is_old = |open: &mut OpenColumn| {
+                now_s.saturating_sub(store.memory.column(open.id()).opened_s()) > OPEN_S_MAX
+            };
+            if let Some(old) = open.take_if(is_old) {
+                sealed(old.seal_at(now_s));
+            }
+        }
+        if self.nodes.len() > 1 && !is_by_node(store) {
+            let open = self.nodes.iter_mut().skip(1).flat_map(OfNode::all).filter_map(Option::take);
+            open.for_each(|open| sealed(open.seal_at(now_s)));
+            self.nodes.truncate(1);
+        }
+    }
+}
+
+impl OfNode {
+    fn take_hot(&mut self, store: &ItemStore, node: NodeId, cas: u64) -> Option<OpenColumn> {
         if self.hot_next.is_empty() {
             // Columns of one slab, as far as writers can do without them.
             let slab = store.memory.geometry().columns_per_slab as usize;
             let spare = store.memory.available_columns().saturating_sub(store.free_columns_target());
-            self.hot_next.extend((0..slab.min(spare)).map_while(|_| store.take_column_near(cas)));
+            self.hot_next.extend((0..slab.min(spare)).map_while(|_| store.take_column_near(node, cas)));
             // The lowest is the next one.
             self.hot_next.sort_by_key(|open| std::cmp::Reverse(open.id()));
         }
@@ -105,44 +183,66 @@ impl Survivors {
         }
     }
 
-    /// Gives up the columns that were taken for hot items and hold none.
-    pub(super) fn give_up_hot(&mut self) {
-        self.hot_next.clear();
-    }
-
     fn all(&mut self) -> impl Iterator<Item = &mut Option<OpenColumn>> {
         let queues = self.queues.iter_mut().flat_map(|of| of.lasting.iter_mut().chain(&mut of.expiring));
         queues.chain([&mut self.hot])
     }
+}
 
-    /// Seals a column that is being filled, so that it can be reclaimed as others are.
-    pub(super) fn stop_filling(&mut self, column: ColumnId) {
-        for open in self.all() {
-            *open = open.take().filter(|open| open.id() != column);
-        }
-        self.hot_next.retain(|open| open.id() != column);
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::CacheOptions;
+    use larder_memory::{NumaNodes, PagesWanted};
+
+    const KEPT: Zone = Zone::Kept(Queue::Main, 0);
+
+    /// A store with two nodes and columns of 32 KiB.
+    fn store(limit_bytes: u64) -> ItemStore {
+        let options = CacheOptions {
+            limit_bytes,
+            workers: 1,
+            pages: PagesWanted::Small,
+            column_bytes: Some(32 << 10),
+            nodes: NumaNodes::with_cpus([(0, vec![0]), (1, vec![1])]),
+            ..CacheOptions::default()
+        };
+        ItemStore::new(&options, None, 0).expect("a small store can be made")
     }
 
-    /// Seals the columns that were born before `birth`.
-    pub(super) fn seal_below(&mut self, store: &ItemStore, birth: u64, mut sealed: impl FnMut(ColumnId)) {
-        for open in self.all() {
-            if let Some(old) = open.take_if(|open| open.birth() < birth) {
-                sealed(old.seal_at(store.clock.now_s()));
-            }
+    /// Opens a column for items of a node. Returns whether there was one.
+    fn open(survivors: &mut Survivors, store: &ItemStore, node: NodeId, zone: Zone) -> bool {
+        if survivors.place_for(store, node, zone, Expiry::NEVER).0.is_some() {
+            return true;
         }
-        self.hot_next.retain(|open| open.birth() >= birth);
+        let taken = survivors.take(store, node, zone, 1).expect("a free column");
+        assert_eq!(store.memory.node_of(taken.id()), node);
+        *survivors.place_for(store, node, zone, Expiry::NEVER).0 = Some(taken);
+        false
     }
 
-    /// Seals the columns that were opened long ago and hold items that expire.
-    pub(super) fn seal_old(&mut self, store: &ItemStore, mut sealed: impl FnMut(ColumnId)) {
-        let now_s = store.clock.now_s();
-        for open in self.queues.iter_mut().flat_map(|of| &mut of.expiring) {
-            let is_old = |open: &mut OpenColumn| {
-                now_s.saturating_sub(store.memory.column(open.id()).opened_s()) > OPEN_S_MAX
-            };
-            if let Some(old) = open.take_if(is_old) {
-                sealed(old.seal_at(now_s));
-            }
+    #[test]
+    fn each_node_has_columns_of_its_own_while_there_are_many() {
+        let (store, mut survivors) = (store(128 << 20), Survivors::default());
+        for zone in [KEPT, Zone::Hot] {
+            let opened = [1, 0, 1].map(|node| open(&mut survivors, &store, NodeId(node), zone));
+            assert_eq!(opened, [false, false, true], "{zone:?}");
         }
+        assert_eq!(store.keeper_counters().numa_remote_columns.get(), 0);
+        survivors.give_up_hot();
+        let mut sealed = 0;
+        survivors.seal_old(&store, |_| sealed += 1);
+        assert_eq!(sealed, 0);
+        store.memory.set_limit(32 << 20);
+        survivors.seal_old(&store, |_| sealed += 1);
+        assert_eq!(sealed, 2, "those of the second node are not filled any more");
+        assert!(open(&mut survivors, &store, NodeId(1), KEPT), "all nodes share what is open");
+    }
+
+    #[test]
+    fn few_columns_are_shared_by_all_nodes() {
+        let (store, mut survivors) = (store(16 << 20), Survivors::default());
+        assert!(!open(&mut survivors, &store, NodeId(1), KEPT));
+        assert!(open(&mut survivors, &store, NodeId(0), KEPT));
     }
 }

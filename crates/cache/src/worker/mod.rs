@@ -37,7 +37,7 @@ use crate::sizing::UseRecord;
 use cas_numbers::CasNumbers;
 use larder_flash::{Commit, CommitListener, Fetcher};
 use larder_item::{KeyHash, Location};
-use larder_memory::{Item, Reader};
+use larder_memory::{Item, NodeId, Reader};
 use larder_temperature::{Digest, Reference};
 use open_columns::{OpenColumns, Place};
 use std::cell::Cell;
@@ -50,6 +50,8 @@ pub struct Worker {
     reader: Reader,
     /// The columns that the worker fills.
     open: OpenColumns,
+    /// The node that they are taken from while it has free ones.
+    node: NodeId,
     /// The number of its block of counters.
     number: usize,
     /// How often this worker let go of everything it had looked up.
@@ -83,6 +85,17 @@ impl Cache {
     /// # Panics
     /// When more workers register than [`crate::CacheOptions::workers`] announced.
     pub fn worker(self: &Arc<Cache>) -> Worker {
+        self.worker_on(NodeId::default())
+    }
+
+    /// A new worker whose thread runs on a node: it fills columns of this node while there are some. The node is one of
+    /// [`crate::CacheOptions::nodes`].
+    ///
+    /// # Panics
+    /// As [`Cache::worker`]; or if there is no such node.
+    pub fn worker_on(self: &Arc<Cache>, node: NodeId) -> Worker {
+        let count = self.store.memory.nodes().count();
+        assert!(node.0 < count, "the cache has {count} nodes");
         let number = self.register_worker();
         // A worker without a fetcher does not look on flash, but what it writes stays right.
         let fetcher = self.flash_tier().and_then(|flash| {
@@ -97,6 +110,7 @@ impl Cache {
         Worker {
             reader: self.store.memory.register(),
             open: OpenColumns::new(self.store.columns_max(), self.store.workers_max()),
+            node,
             number,
             quiesced: 0,
             inserts: 0,

@@ -163,9 +163,8 @@ impl Worker {
         let mut started = None;
         let mut waits = 0;
         loop {
-            if let Some(open) =
-                self.cache.store.take_column(self.cas_numbers.base(self.cache.store.last_cas()))
-            {
+            let cas = self.cas_numbers.base(self.cache.store.last_cas());
+            if let Some(open) = self.cache.store.take_column(self.node, cas, self.counters()) {
                 if self.cache.store.is_short_of_columns() {
                     self.cache.keeper.wake();
                 }

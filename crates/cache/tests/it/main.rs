@@ -11,6 +11,7 @@ mod levels_stress;
 mod model;
 mod model_ops;
 mod namespaces;
+mod nodes;
 mod penalties;
 mod placement;
 mod prefixes;

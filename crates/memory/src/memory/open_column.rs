@@ -19,6 +19,7 @@ use super::item::Item;
 use super::pin::{ChunkSpace, put};
 use crate::column::{Column, ColumnId};
 use crate::expiring::{Lifetimes, unit_log2};
+use crate::numa::NodeId;
 use crate::prefetch::prefetch_write;
 use larder_item::{
     CasForm, Expiry, Extension, FOLDED_KEY_BYTES, Header, KeyHash, Location, State, UNIT_BYTES,
@@ -127,7 +128,13 @@ impl Memory {
     /// the kernel has no memory left, which is logged. CAS numbers of the column's items should be within
     /// 2^19 above `cas_base`. `now_s` is the server time.
     pub fn take_column(&self, cas_base: u64, now_s: u32) -> Option<OpenColumn> {
-        let (id, birth) = self.take_free()?;
+        self.take_column_on(NodeId::default(), cas_base, now_s)
+    }
+
+    /// The same, of a node: a column of another node is taken only if there is none of this one. The memory has the
+    /// node.
+    pub fn take_column_on(&self, node: NodeId, cas_base: u64, now_s: u32) -> Option<OpenColumn> {
+        let (id, birth) = self.take_free(node)?;
         let unit_log2 = unit_log2(self.inner.geometry.column_bytes);
         self.inner.columns[id.0 as usize].open(birth, cas_base, now_s, unit_log2);
         Some(OpenColumn::new(self.clone(), id))

@@ -5,5 +5,6 @@ mod columns;
 mod common;
 mod kept;
 mod model;
+mod nodes;
 mod read_only;
 mod threads;

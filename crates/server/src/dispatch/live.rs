@@ -150,6 +150,7 @@ pub static SETTINGS: &[Setting] = &[
     })),
     row("threads", |s| s.threads.to_string(), THREADS),
     row("pin-cpus", |s| cpus(&s.pin_cpus), THREADS),
+    row("numa", |s| if s.numa { "on" } else { "off" }.to_owned(), THREADS),
     row("max-reqs-per-event", |s| s.requests_per_event.to_string(), THREADS),
 
     row("protocol", |s| protocol(s.protocol).to_owned(), CONNECTIONS),

@@ -120,6 +120,8 @@ pub struct Settings {
     pub threads: u32,
     /// Which CPU each worker stays on. Default [`PinCpus::Off`].
     pub pin_cpus: PinCpus,
+    /// Whether workers stay on NUMA nodes and store items in memory of their node. Default false.
+    pub numa: bool,
     /// Requests of one connection that are answered before another connection has its turn. At least 1, default 20.
     pub requests_per_event: u32,
 
@@ -215,6 +217,7 @@ impl Default for Settings {
             idle_timeout_s: 0,
             threads: 4,
             pin_cpus: PinCpus::Off,
+            numa: false,
             requests_per_event: 20,
             cas_enabled: true,
             flush_enabled: true,
@@ -285,6 +288,18 @@ impl Settings {
         }
         self.flash.tell_problems(self.evict, &mut wrong);
         self.check_keep(&mut wrong);
+        if self.numa && self.keep.is_some() {
+            wrong(
+                "the items in a file (--keep) stay where they are: leave --numa out, or use --numa off"
+                    .to_owned(),
+            );
+        }
+        if self.numa && self.pages == Pages::Coloured {
+            wrong(
+                "pages that are sorted by colour lie on any NUMA node: choose other --pages, or use --numa off"
+                    .to_owned(),
+            );
+        }
         if let PinCpus::List(cpus) = &self.pin_cpus
             && (cpus.len() as u64) < u64::from(self.threads)
         {

@@ -155,6 +155,11 @@ impl Executor {
         let (in_memory, on_flash) = cache.deleted_prefixes();
         rows.put("deleted_prefixes", in_memory);
         rows.put("deleted_prefixes_flash", on_flash);
+        if cache.nodes() > 1 {
+            rows.put("numa_local_columns", totals.numa_local_columns);
+            rows.put("numa_remote_columns", totals.numa_remote_columns);
+            rows.put("numa_unbound_slabs", cache.unbound_slabs());
+        }
     }
 
     fn stats_settings(&self, rows: &mut StatRows) {
@@ -225,6 +230,7 @@ impl Executor {
         tls_settings(rows, &settings.tls);
         rows.put("pages", self.state.pages());
         rows.put("column_bytes", cache.column_bytes());
+        rows.put("numa_nodes", cache.nodes());
         rows.put("temperature", cache.temperature_kind().name());
         let worth = cache.worth();
         rows.put("worth", worth.mode.name());
