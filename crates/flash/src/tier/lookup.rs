@@ -146,13 +146,13 @@ impl Lookup {
     }
 
     /// The item of a record that was found in the segment of this sequence, or the generation of this number; `None`
-    /// for a tombstone, an expired item, or one that was deleted by prefix. (Nobody asks for a later part of a deleted
-    /// value.)
+    /// for a tombstone, an expired item, or one that was deleted by prefix, also if that was forgotten since the lookup
+    /// began. (Nobody asks for a later part of a deleted value.)
     fn item(&self, record: &Record<'_>, sequence: u64, warm: bool, stamp: Stamp) -> Option<Found> {
         let is_first = record.part.is_none_or(|part| part.number == 0);
         if record.tombstone
             || record.expired(self.status.now())
-            || is_first && self.meta.hides(record.key, sequence)
+            || is_first && (self.meta.hides(record.key, sequence) || self.meta.has_forgotten_since(stamp))
         {
             return None;
         }

@@ -103,6 +103,12 @@ impl Meta {
 
     // Stamps.
 
+    /// Whether deleted prefixes were forgotten since a stamp was taken: then nothing may say any more that a record was
+    /// deleted that was found meanwhile. To be asked after [`Meta::hides`].
+    pub(crate) fn has_forgotten_since(&self, stamp: Stamp) -> bool {
+        self.stamps.has_forgotten_since(stamp)
+    }
+
     /// The stamp of a hash.
     pub(crate) fn stamp(&self, hash: u64) -> Stamp {
         self.stamps.get(hash)
@@ -190,9 +196,10 @@ impl Meta {
     pub(crate) fn forget_prefixes(&self, oldest: u64) {
         let lowest = self.log.prefixes().lowest();
         if lowest != 0 && lowest <= oldest {
+            // A lookup may have read a record before its segment went, and be about to ask whether it was deleted. If
+            // it finds that nothing says so any more, it sees that something was forgotten.
+            self.stamps.begin_forgetting();
             self.log.forget_prefixes(oldest);
-            // A lookup may have read a record before its segment went, and be about to ask whether it was deleted.
-            self.stamps.bump_all();
         }
     }
 

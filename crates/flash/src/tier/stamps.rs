@@ -6,11 +6,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Stripes of a table that is as large as it gets.
 const STRIPES_MAX: u64 = 1 << 16;
 
-/// Counters striped by hash, and one counter of flushes. If a stamp is the same at two looks, then no put, invalidation
-/// or flush of such a hash ended between the looks. Hashes that share a stripe share their stamps.
+/// Counters striped by hash, one counter of flushes, and one of how often deleted prefixes were forgotten. If a stamp is
+/// the same at two looks, then no put, invalidation or flush of such a hash ended between the looks. Hashes that share a
+/// stripe share their stamps.
 pub(crate) struct Stamps {
     stripes: Box<[AtomicU32]>,
     flushes: AtomicU32,
+    forgets: AtomicU32,
 }
 
 impl Stamps {
@@ -18,7 +20,11 @@ impl Stamps {
     pub(crate) fn new(bytes_max: u64) -> Stamps {
         let count = (bytes_max / 4).clamp(16, STRIPES_MAX);
         let count = 1u64 << count.ilog2();
-        Stamps { stripes: (0..count).map(|_| AtomicU32::new(0)).collect(), flushes: AtomicU32::new(0) }
+        Stamps {
+            stripes: (0..count).map(|_| AtomicU32::new(0)).collect(),
+            flushes: AtomicU32::new(0),
+            forgets: AtomicU32::new(0),
+        }
     }
 
     fn stripe(&self, hash: u64) -> &AtomicU32 {
@@ -36,10 +42,21 @@ impl Stamps {
         self.flushes.fetch_add(1, Ordering::SeqCst);
     }
 
+    /// Deleted prefixes are about to be forgotten. Changes the stamps of all hashes.
+    pub(crate) fn begin_forgetting(&self) {
+        self.forgets.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Whether deleted prefixes were forgotten, or are about to be, since a stamp was taken.
+    pub(crate) fn has_forgotten_since(&self, stamp: Stamp) -> bool {
+        self.forgets.load(Ordering::SeqCst) as u16 != (stamp.0 >> 32) as u16
+    }
+
     /// The stamp of a hash now.
     pub(crate) fn get(&self, hash: u64) -> Stamp {
-        let flushes = self.flushes.load(Ordering::SeqCst) as u64;
-        Stamp(flushes << 32 | self.stripe(hash).load(Ordering::SeqCst) as u64)
+        let flushes = u64::from(self.flushes.load(Ordering::SeqCst) as u16);
+        let forgets = u64::from(self.forgets.load(Ordering::SeqCst) as u16);
+        Stamp(flushes << 48 | forgets << 32 | self.stripe(hash).load(Ordering::SeqCst) as u64)
     }
 
     /// Memory taken, bytes.

@@ -1,6 +1,6 @@
 //! The rules of order, one by one.
 
-use super::Bench;
+use super::{Bench, finish};
 use crate::device::{Device, PAGE_BYTES, ZoneId, ZoneState};
 use crate::record::Record;
 use crate::segment::{Head, Kind, Writer};
@@ -156,6 +156,33 @@ fn a_deleted_prefix_is_forgotten_when_nothing_is_as_old() {
         }
         assert!(bench.value(b"a:2").is_none() && bench.value(b"a:3").is_none());
     }
+}
+
+#[test]
+fn a_lookup_that_is_under_way_while_a_deleted_prefix_is_forgotten_finds_nothing() {
+    let mut bench = Bench::new(12, 32, |options| options.generations = false);
+    assert_eq!(bench.put(b"gone:1", b"value", 0), Put::Stored);
+    // Its segment is written, and read by the lookup.
+    let fill = |bench: &Bench, round: u32| {
+        for n in 0..400u32 {
+            // Whether it is taken does not matter.
+            let _: Put = bench.put(format!("{round} {n}").as_bytes(), &[1; 900], 0);
+        }
+        bench.settle();
+    };
+    fill(&bench, 0);
+    assert!(bench.delete_prefix(b"gone:"));
+    let (hash, mut rounds) = (bench.hash(b"gone:1"), 0);
+    let begun = bench.fetcher.begin(1, hash, b"gone:1");
+    assert!(matches!(begun, Begun::Started), "it is on the device");
+    bench.fetcher.kick();
+    while bench.flash.deleted_prefixes() > 0 {
+        rounds += 1;
+        assert!(rounds < 100, "the prefix is never forgotten");
+        fill(&bench, rounds);
+    }
+    assert!(finish(&mut bench.fetcher, begun).is_none());
+    assert_eq!(bench.value(b"gone:1"), None);
 }
 
 #[test]
