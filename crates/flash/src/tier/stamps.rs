@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Stripes of a table that is as large as it gets.
 const STRIPES_MAX: u64 = 1 << 16;
 
-/// Counters striped by hash, one counter of flushes, and one of how often deleted prefixes were forgotten. If a stamp is
-/// the same at two looks, then no put, invalidation or flush of such a hash ended between the looks. Hashes that share a
-/// stripe share their stamps.
+/// Counters striped by hash, one counter of flushes, and one of how often deleted prefixes were forgotten. If a stamp
+/// is the same at two looks, then no put, invalidation or flush of such a hash ended between the looks. Hashes that
+/// share a stripe share their stamps.
 pub(crate) struct Stamps {
     stripes: Box<[AtomicU32]>,
     flushes: AtomicU32,
