@@ -22,8 +22,8 @@
 //! ([`MetaLog::wants_seal`]).
 //!
 //! **If the device fails**: a frame that cannot be appended to one zone goes to the other zone, as part of a state.
-//! If that fails too, the first zone is erased and takes the state: a loss of power in between loses the log. If that
-//! fails as well, a state that keeps nothing is tried in both zones. If one zone takes it, commits go on, and only a
+//! If that fails too, the first zone is erased and takes the state: a loss of power in between loses the log, or leaves
+//! an old one if the other zone is on a device that is back at the next start. If that fails as well, a state that keeps nothing is tried in both zones. If one zone takes it, commits go on, and only a
 //! restart finds an empty device. If neither zone takes it, the log is broken ([`MetaLog::is_broken`]): nothing is
 //! committed any more, and the tier must make sure that no segment survives.
 //!
@@ -173,7 +173,8 @@ impl MetaLog {
         // device was closed may be missing for a good reason.
         let mut kept = zones.clone();
         if !superblock.journaled {
-            kept.iter_mut().for_each(|bounds| bounds.top = 0);
+            let is_missing = |bounds: &ZoneBounds| bounds.void != 0 && bounds.top >= bounds.void;
+            kept.iter_mut().filter(|bounds| !is_missing(bounds)).for_each(|bounds| bounds.top = 0);
         }
         let zone_pages = device.geometry().zone_bytes / PAGE_BYTES as u64;
         let log = MetaLog {

@@ -79,7 +79,7 @@ pub struct Watermarks {
     /// Whether fewer zones than the low mark were erased at the last observation. The mark is raised only once until
     /// that ends.
     below: bool,
-    /// The low mark before it was raised last.
+    /// The low mark before the last observation.
     low_before: u32,
 }
 
@@ -164,7 +164,7 @@ impl Watermarks {
     /// * Greedy: greedy below the high mark, whatever there is to gain.
     /// * Quick: below the low mark, the oldest zone.
     /// * Normal and quick: greedy between the marks. Below the low one, [`QUICK_PER_LOW`] times as many zones at once
-    ///   as it had before it was raised.
+    ///   as it had before the last observation, but no more than the high mark asks for.
     ///
     /// If [`greedy`] finds no zone, the caller waits until `free` is below the low mark, and then drops the [`oldest`]
     /// zone.
@@ -175,7 +175,8 @@ impl Watermarks {
             ReclaimPolicy::Greedy if free < self.high() => Work::Greedy(GARBAGE_MIN_PERCENT),
             ReclaimPolicy::Quick if free < self.low() => Work::Quick(1),
             ReclaimPolicy::NormalQuick if free < self.low() => {
-                Work::Quick((QUICK_PER_LOW * f64::from(self.low_before)).ceil() as u32)
+                let zones = (QUICK_PER_LOW * f64::from(self.low_before)).ceil() as u32;
+                Work::Quick(zones.min(self.high() - free))
             }
             ReclaimPolicy::NormalQuick if free < self.high() => Work::Greedy(GARBAGE_MIN_PERCENT),
             _ => Work::Idle,

@@ -29,7 +29,7 @@ const SPARE_IN_CALM: f32 = 0.25;
 /// bytes was of items that were lost although the device could have taken them.
 const SPARE_UP: f32 = 1.3;
 const DESERVING_LOST_MAX: f32 = 1.0 / 64.0;
-/// And down by this one after another period.
+/// And down by this one after another period in which something was lost.
 const SPARE_DOWN: f32 = 0.99;
 /// The device counts as taking at least so much of what is offered.
 const SHARE_MIN: f32 = 1.0 / 64.0;
@@ -92,7 +92,7 @@ impl Pace {
             (spare * self.outranked[rank] / self.taken * room.buffer_bytes as f32).min(others as f32);
         // A put that finds no room at all is for flash to refuse. A value longer than a buffer goes in parts, which
         // wait for the device.
-        let needs = (leaves as u64 + bytes).min(others);
+        let needs = (leaves as u64 + bytes.min(room.buffer_bytes)).min(others);
         let is_admitted = leaves == 0.0 || room.free_bytes >= needs;
         if !is_admitted {
             self.lose(offered, worth);
@@ -123,16 +123,18 @@ impl Pace {
             _ => self.taken + (taken - self.taken) / PERIODS as f32,
         };
         self.taken = self.taken.max(SHARE_MIN);
-        let lost_too_much = self.deserving_lost as f32 > self.seen as f32 * DESERVING_LOST_MAX;
-        let spare = self.spare * if lost_too_much { SPARE_UP } else { SPARE_DOWN };
-        self.spare = spare.clamp(SPARE_MIN, SPARE_MAX);
+        if self.lost > 0 {
+            let lost_too_much = self.deserving_lost as f32 > self.seen as f32 * DESERVING_LOST_MAX;
+            let spare = self.spare * if lost_too_much { SPARE_UP } else { SPARE_DOWN };
+            self.spare = spare.clamp(SPARE_MIN, SPARE_MAX);
+        }
         (self.seen, self.lost, self.deserving_lost) = (0, 0, 0);
         let all: u64 = self.offered.iter().sum();
         let mut above = 0;
         for (outranked, offered) in self.outranked.iter_mut().zip(&mut self.offered).rev() {
             *outranked = above as f32 / all.max(1) as f32;
             above += *offered;
-            *offered -= *offered / PERIODS;
+            *offered -= offered.div_ceil(PERIODS);
         }
     }
 }

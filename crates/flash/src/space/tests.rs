@@ -21,7 +21,7 @@ fn below_the_marks_any_garbage_between_much_above_nothing() {
     let greedy = Greedy(GARBAGE_MIN_PERCENT);
     assert_eq!(one(ReclaimPolicy::Greedy), [greedy, greedy, greedy, greedy, greedy, Idle]);
     assert_eq!(one(ReclaimPolicy::Quick), [Quick(1), Quick(1), Idle, Idle, Idle, Idle]);
-    assert_eq!(one(ReclaimPolicy::NormalQuick), [Quick(180), Quick(180), greedy, greedy, greedy, Idle]);
+    assert_eq!(one(ReclaimPolicy::NormalQuick), [Quick(180), Quick(151), greedy, greedy, greedy, Idle]);
 }
 
 #[test]

@@ -152,7 +152,9 @@ impl Lookup {
         let is_first = record.part.is_none_or(|part| part.number == 0);
         if record.tombstone
             || record.expired(self.status.now())
-            || is_first && (self.meta.hides(record.key, sequence) || self.meta.has_forgotten_since(stamp))
+            || is_first
+                && (self.meta.hides(record.key, sequence)
+                    || self.meta.has_hidden(record.key, sequence, stamp))
         {
             return None;
         }

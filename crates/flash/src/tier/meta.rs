@@ -14,7 +14,8 @@ use crate::device::{DeviceError, ZoneId};
 use crate::item::{Commit, Stamp};
 use crate::meta::{MetaLog, Opened, RangeFloors, UNPLACED};
 use crate::options::Recover;
-use larder_item::PrefixesFull;
+use arc_swap::ArcSwap;
+use larder_item::{PrefixFloors, PrefixesFull};
 use std::ops::RangeInclusive;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::SeqCst;
@@ -39,6 +40,8 @@ pub(crate) struct Meta {
     /// Flushes that have begun and not ended.
     flushing: AtomicU32,
     stamps: Stamps,
+    /// The deleted prefixes as they were before some were last forgotten.
+    forgotten: ArcSwap<PrefixFloors>,
     /// The commit that listeners were told of last.
     told: AtomicU64,
     /// Event descriptors of fetchers, to be written when commits become durable.
@@ -59,6 +62,7 @@ impl Meta {
             owes_placing: AtomicBool::new(false),
             flushing: AtomicU32::new(0),
             stamps: Stamps::new(stamps_bytes),
+            forgotten: ArcSwap::default(),
             told: AtomicU64::new(0),
             listeners: Mutex::default(),
         }
@@ -102,12 +106,6 @@ impl Meta {
     }
 
     // Stamps.
-
-    /// Whether deleted prefixes were forgotten since a stamp was taken: then nothing may say any more that a record was
-    /// deleted that was found meanwhile. To be asked after [`Meta::hides`].
-    pub(crate) fn has_forgotten_since(&self, stamp: Stamp) -> bool {
-        self.stamps.has_forgotten_since(stamp)
-    }
 
     /// The stamp of a hash.
     pub(crate) fn stamp(&self, hash: u64) -> Stamp {
@@ -154,6 +152,7 @@ impl Meta {
     /// ([`Meta::write_floor`]) when it has let the lock go or can wait.
     pub(crate) fn raise_floor(&self, floor: u64) {
         self.floor.store(floor, SeqCst);
+        self.begin_forgetting();
         self.log.forget_prefixes(floor);
         self.stamps.bump_all();
     }
@@ -164,6 +163,23 @@ impl Meta {
     pub(crate) fn hides(&self, key: &[u8], sequence: u64) -> bool {
         let prefixes = self.log.prefixes();
         !prefixes.is_empty() && sequence < prefixes.floor_of(key)
+    }
+
+    /// Whether the record was deleted by a prefix that was forgotten since a stamp was taken: the lookup may have read
+    /// it before its segment went. To be asked after [`Meta::hides`]. If prefixes were forgotten several times since, the
+    /// answer is yes.
+    pub(crate) fn has_hidden(&self, key: &[u8], sequence: u64, stamp: Stamp) -> bool {
+        let since = self.stamps.forgotten_since(stamp);
+        since > 1
+            || since == 1
+                && (sequence < self.forgotten.load().floor_of(key)
+                    || self.stamps.forgotten_since(stamp) != since)
+    }
+
+    /// To be called before prefixes are forgotten, so that a lookup that finds one gone sees that.
+    fn begin_forgetting(&self) {
+        self.forgotten.store(Arc::clone(&self.log.prefixes()));
+        self.stamps.begin_forgetting();
     }
 
     /// How many deleted prefixes there may still be records of.
@@ -196,9 +212,7 @@ impl Meta {
     pub(crate) fn forget_prefixes(&self, oldest: u64) {
         let lowest = self.log.prefixes().lowest();
         if lowest != 0 && lowest <= oldest {
-            // A lookup may have read a record before its segment went, and be about to ask whether it was deleted. If
-            // it finds that nothing says so any more, it sees that something was forgotten.
-            self.stamps.begin_forgetting();
+            self.begin_forgetting();
             self.log.forget_prefixes(oldest);
         }
     }

@@ -202,8 +202,12 @@ impl Release {
         // A device that has failed may be back at the next start. Its segments of the log would then hide what is newer
         // in the new generation. So the restart takes them for missing, and drops all that is older.
         let merged_end = log.iter().map(|(_, segments)| end(segments)).max().unwrap_or(0);
-        let lost = self.space.lost_log_zones(merged_end);
-        if !lost.is_empty() && !self.lookup.meta.narrow(&lost) {
+        let meta = &self.lookup.meta;
+        let lost = self.space.lost_log_zones(meta.floor(), merged_end);
+        // That they were durable is what makes them missing.
+        lost.iter().for_each(|(zone, _, newest)| meta.segment_written(*zone, *newest));
+        let lost: Vec<_> = lost.into_iter().map(|(zone, oldest, _)| (zone, 0, oldest)).collect();
+        if !lost.is_empty() && !meta.narrow(&lost) {
             return false;
         }
         // If this fails the log stays, and hides the same records in the new generation.

@@ -594,14 +594,18 @@ impl Space {
         }
     }
 
-    /// Zones of the log on a device that has failed, if they have a segment below `end`: for each, bounds by which a
-    /// restart finds none of its segments.
-    pub(crate) fn lost_log_zones(&self, end: u64) -> Vec<(ZoneId, u64, u64)> {
+    /// Zones of the log on a device that has failed, if they have a segment from `floor` on that is below `end`: for
+    /// each, its oldest such segment and its newest.
+    pub(crate) fn lost_log_zones(&self, floor: u64, end: u64) -> Vec<(ZoneId, u64, u64)> {
         let zones = self.zones();
         let lost =
             zones.numbered().filter(|(_, zone)| zone.role == Role::Lost && zone.kind() == Some(Kind::Log));
-        let oldest = lost.filter_map(|(number, zone)| Some((number, 0, zone.oldest()?)));
-        oldest.filter(|(.., oldest)| *oldest < end).collect()
+        let bounds = lost.filter_map(|(number, zone)| {
+            let sequences = zone.segments.iter().map(|segment| segment.sequence());
+            let oldest = sequences.filter(|sequence| *sequence >= floor).min()?;
+            Some((number, oldest, zone.newest()?))
+        });
+        bounds.filter(|(_, oldest, _)| *oldest < end).collect()
     }
 
     /// Full zones of the log, oldest first.

@@ -47,9 +47,9 @@ impl Stamps {
         self.forgets.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Whether deleted prefixes were forgotten, or are about to be, since a stamp was taken.
-    pub(crate) fn has_forgotten_since(&self, stamp: Stamp) -> bool {
-        self.forgets.load(Ordering::SeqCst) as u16 != (stamp.0 >> 32) as u16
+    /// How often deleted prefixes were forgotten, or are about to be, since a stamp was taken.
+    pub(crate) fn forgotten_since(&self, stamp: Stamp) -> u16 {
+        (self.forgets.load(Ordering::SeqCst) as u16).wrapping_sub((stamp.0 >> 32) as u16)
     }
 
     /// The stamp of a hash now.

@@ -23,7 +23,8 @@ impl Log {
         let index = self.index();
         index.directory.set(id, LogSegment::Flash(segment.clone()));
         for hash in hashes.iter() {
-            // Only newer segments are in the table.
+            // Newer segments are in the table, and this one as far as it is taken in. A few hashes seem to be there and
+            // are not: this is an estimate.
             if index.table_may_list(hash) {
                 segment.supersede_one();
             }
