@@ -22,9 +22,10 @@
 //! ([`MetaLog::wants_seal`]).
 //!
 //! **If the device fails**: a frame that cannot be appended to one zone goes to the other zone, as part of a state.
-//! If that fails too, the first zone is erased and takes the state: a loss of power in between loses the log, or leaves
-//! an old one if the other zone is on a device that is back at the next start. If that fails as well, a state that keeps nothing is tried in both zones. If one zone takes it, commits go on, and only a
-//! restart finds an empty device. If neither zone takes it, the log is broken ([`MetaLog::is_broken`]): nothing is
+//! If that fails too, the first zone is erased and takes the state: a loss of power in between loses the log, or
+//! leaves an old one if the other zone is on a device that is back at the next start. If that fails as well, a state
+//! that keeps nothing is tried in both zones. If one zone takes it, commits go on, and only a restart finds an empty
+//! device. If neither zone takes it, the log is broken ([`MetaLog::is_broken`]): nothing is
 //! committed any more, and the tier must make sure that no segment survives.
 //!
 //! * `frame.rs` is the format. `scan.rs` reads a zone. `open.rs` decides what is kept. `zone.rs` writes and erases.

@@ -72,8 +72,8 @@ pub(crate) struct ZoneBounds {
     /// the device is damaged. 0 if no segment is known to be durable.
     pub top: u64,
     /// Segments of this sequence and above do not exist, although they can perhaps be read: writing the first of them
-    /// failed, and it was written again elsewhere; or, where `top` is not below this, their device had failed, and newer
-    /// ones were merged meanwhile. 0 if there are none.
+    /// failed, and it was written again elsewhere; or, where `top` is not below this, their device had failed, and
+    /// newer ones were merged meanwhile. 0 if there are none.
     pub void: u64,
 }
 

@@ -166,8 +166,8 @@ impl Meta {
     }
 
     /// Whether the record was deleted by a prefix that was forgotten since a stamp was taken: the lookup may have read
-    /// it before its segment went. To be asked after [`Meta::hides`]. If prefixes were forgotten several times since, the
-    /// answer is yes.
+    /// it before its segment went. To be asked after [`Meta::hides`]. If prefixes were forgotten several times since,
+    /// the answer is yes.
     pub(crate) fn has_hidden(&self, key: &[u8], sequence: u64, stamp: Stamp) -> bool {
         let since = self.stamps.forgotten_since(stamp);
         since > 1
