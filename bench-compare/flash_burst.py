@@ -13,12 +13,11 @@ flash holds.
 import argparse
 import multiprocessing
 import random
-import socket
-import subprocess
+import sys
 import tempfile
 import time
 
-from flash_overwrite import Client
+from flash_overwrite import Client, Server
 
 SET_BYTES = 1000
 READ_ONE_IN = 4
@@ -31,6 +30,11 @@ def set_keys(numbers):
 
 def burst_keys(numbers):
     return [b"burst:%d" % number for number in numbers]
+
+
+def value_of(key, length):
+    """A value that begins with the number of its key."""
+    return key[key.index(b":") + 1 :].ljust(length, b"x")
 
 
 def small_requests(port, count, rate, seconds, answers):
@@ -61,10 +65,9 @@ def small_requests(port, count, rate, seconds, answers):
 def burst(port, options, answers):
     """Stores items at the rate of the burst. Reads one in four when 200 more were stored."""
     client, sent, refused, begun = Client(port), 0, 0, time.monotonic()
-    filling = b"x" * options.value_bytes
     while time.monotonic() < begun + options.seconds:
         numbers = range(sent, sent + 40)
-        refused += client.store([(key, b"0." + filling[2:]) for key in burst_keys(numbers)])
+        refused += client.store([(key, value_of(key, options.value_bytes)) for key in burst_keys(numbers)])
         sent += len(numbers)
         read = [number for number in range(sent - 240, sent - 200) if number >= 0 and number % READ_ONE_IN == 0]
         if read:
@@ -88,14 +91,19 @@ def print_latencies(when, latencies):
 
 
 def found_of(client, keys):
-    """The share of the keys that is found."""
-    return sum(len(client.get(keys[first : first + 50])) for first in range(0, len(keys), 50)) / max(len(keys), 1)
+    """The share of the keys that is found. Ends the program where a value is another key's."""
+    found = {}
+    for first in range(0, len(keys), 50):
+        found |= client.get(keys[first : first + 50])
+    if any(not key.endswith(b":" + number) for key, number in found.items()):
+        sys.exit("a key has the value of another one")
+    return len(found) / max(len(keys), 1)
 
 
 def measure(options, port):
     client = Client(port)
     for first in range(0, options.items, 100):
-        client.store([(key, b"0.".ljust(SET_BYTES, b"y")) for key in set_keys(range(first, first + 100))])
+        client.store([(key, value_of(key, SET_BYTES)) for key in set_keys(range(first, first + 100))])
         time.sleep(0.002)
     # Each item is read, so that flash knows that it is wanted.
     found_of(client, set_keys(range(options.items)))
@@ -127,7 +135,7 @@ def measure(options, port):
     ):
         share = found_of(client, burst_keys(numbers))
         print(f"of the burst's last {options.last_mib} MiB, {name}: {100 * share:.2f} % found")
-    for name in ("alwa", "shed_read", "shed_unread", "quick_drops", "drops_of_all", "evicted_active"):
+    for name in ("alwa", "shed_read", "shed_unread", "quick_drops", "drops_of_all"):
         print(f"{name} {stats.get(name)}")
 
 
@@ -144,24 +152,10 @@ def main():
     parser.add_argument("--memory", type=int, default=64, help="-m of the server, MiB")
     parser.add_argument("--args", default="", help="further arguments of the server")
     options = parser.parse_args()
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     with tempfile.TemporaryDirectory() as directory:
-        flash = options.flash or f"{directory}/flash:2g"
-        command = [options.larder, "serve", "-l", "127.0.0.1", "-p", str(port), "-t", "1", "-m", str(options.memory),
-                   *([] if flash == "none" else ["--flash", flash]), *options.args.split()]  # fmt: skip
-        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
-            try:
-                for _ in range(200):
-                    try:
-                        socket.create_connection(("127.0.0.1", port)).close()
-                        break
-                    except OSError:
-                        time.sleep(0.05)
-                measure(options, port)
-            finally:
-                server.terminate()
+        flash = [] if options.flash == "none" else ["--flash", options.flash or f"{directory}/flash:2g"]
+        with Server(options, flash) as server:
+            measure(options, server.port)
 
 
 if __name__ == "__main__":

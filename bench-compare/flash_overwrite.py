@@ -130,21 +130,39 @@ def read_others(port, count, ended, shares):
         shares.append(found / max(asked, 1))
 
 
-def start(command, port):
-    """Starts the server, and waits until it takes connections."""
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    for _ in range(1200):
-        try:
-            socket.create_connection(("127.0.0.1", port)).close()
-            return server
-        except OSError:
-            time.sleep(0.05)
-    sys.exit("the server did not start")
+class Server:
+    """A server on a free port, with this flash. It runs until the end of the `with`."""
+
+    def __init__(self, options, flash):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.command = [options.larder, "serve", "-l", "127.0.0.1", "-p", str(self.port), "-t", "1",
+                        "-m", str(options.memory), *flash, *options.args.split()]  # fmt: skip
+        self.process = None
+
+    def __enter__(self):
+        self.process = subprocess.Popen(self.command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        for _ in range(1200):
+            try:
+                Client(self.port).socket.close()
+                return self
+            except OSError:
+                time.sleep(0.05)
+        sys.exit("the server did not start")
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.wait()
+
+    def restart(self):
+        """Stops it in order, and starts it again."""
+        self.__exit__()
+        self.__enter__()
 
 
-def measure(options, port, running, again):
-    """`running` has the server. `again` stops it and starts it again."""
-    client = Client(port)
+def measure(options, server):
+    client = Client(server.port)
     items = options.items
     if not items:
         items = int(options.flash_mib * options.fill * 2**20 / (options.value_bytes + RECORD_BYTES))
@@ -152,15 +170,15 @@ def measure(options, port, running, again):
         client.store([(key, b"0.0.".ljust(1000, b"y")) for key in other_keys(range(first, first + 100))])
         time.sleep(0.003)
     ended, shares = threading.Event(), []
-    reader = threading.Thread(target=read_others, args=(port, options.others, ended, shares))
+    reader = threading.Thread(target=read_others, args=(server.port, options.others, ended, shares))
     if options.others:
         time.sleep(2)
         reader.start()
     versions = [0] * items
     rate, refused = overwrite(client, options, versions, options.rounds)
     for _ in range(options.restarts):
-        again()
-        client = Client(port)
+        server.restart()
+        client = Client(server.port)
         rate, refused = overwrite(client, options, versions, 1)
     ended.set()
     if options.others:
@@ -177,7 +195,7 @@ def measure(options, port, running, again):
             if (value := values.get(b"key:%d" % number)) is not None
         )
     stats = client.stats()
-    with open(f"/proc/{running[0].pid}/stat", encoding="ascii") as file:
+    with open(f"/proc/{server.process.pid}/stat", encoding="ascii") as file:
         ticks = file.read().rsplit(")", 1)[1].split()[11:13]
     seconds = sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
     print(f"{items} items of {options.value_bytes} B, {rate:,.0f} stores/s ({refused} refused)")
@@ -204,24 +222,9 @@ def main():
     parser.add_argument("--directory", default=None, help="where the file is made")
     parser.add_argument("--args", default="", help="further arguments of the server")
     options = parser.parse_args()
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     with tempfile.TemporaryDirectory(dir=options.directory) as directory:
-        command = [options.larder, "serve", "-l", "127.0.0.1", "-p", str(port), "-t", "1", "-m", str(options.memory),
-                   "--flash", f"{directory}/flash:{options.flash_mib}m", *options.args.split()]  # fmt: skip
-        running = [start(command, port)]
-
-        def again():
-            running[0].terminate()
-            running[0].wait()
-            running[0] = start(command, port)
-
-        try:
-            measure(options, port, running, again)
-        finally:
-            running[0].terminate()
-            running[0].wait()
+        with Server(options, ["--flash", f"{directory}/flash:{options.flash_mib}m"]) as server:
+            measure(options, server)
 
 
 if __name__ == "__main__":

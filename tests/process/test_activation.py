@@ -57,6 +57,15 @@ class Activation(Case):
         self.addCleanup(made.close)
         return made
 
+    def unix_socket(self):
+        """A listening UNIX socket that is closed at the end of the test, and its path."""
+        path = os.path.join(self.folder(), "socket")
+        made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.addCleanup(made.close)
+        made.bind(path)
+        made.listen(10)
+        return made, path
+
     def client(self, port):
         """A connection to a port of this machine."""
         made = support.Connection("127.0.0.1", port)
@@ -90,11 +99,7 @@ class Activation(Case):
 
     def test_names_say_what_is_spoken(self):
         memcached, resp = self.socket(), self.socket()
-        path = os.path.join(self.folder(), "socket")
-        unix = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.addCleanup(unix.close)
-        unix.bind(path)
-        unix.listen(10)
+        unix, path = self.unix_socket()
         server = self.heir([resp, unix, memcached], ["resp", "unix", "memcached"], "--admin", "off", wait=False)
         self.assertEqual(ask(self.client(resp.getsockname()[1]), b"PING"), b"PONG")
         for client in (self.client(memcached.getsockname()[1]), self.path_client(path)):
@@ -106,11 +111,7 @@ class Activation(Case):
         self.assertTrue(os.path.exists(path), "the file of a socket belongs to who made it")
 
     def test_a_unix_socket_is_known_by_its_path(self):
-        path = os.path.join(self.folder(), "socket")
-        unix = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.addCleanup(unix.close)
-        unix.bind(path)
-        unix.listen(10)
+        unix, path = self.unix_socket()
         self.heir([unix], ["any"], "-s", path, wait=False)
         self.assertTrue(self.path_client(path).ask(b"version").startswith(b"VERSION"))
 

@@ -25,8 +25,8 @@
 //! If that fails too, the first zone is erased and takes the state: a loss of power in between loses the log, or
 //! leaves an old one if the other zone is on a device that is back at the next start. If that fails as well, a state
 //! that keeps nothing is tried in both zones. If one zone takes it, commits go on, and only a restart finds an empty
-//! device. If neither zone takes it, the log is broken ([`MetaLog::is_broken`]): nothing is
-//! committed any more, and the tier must make sure that no segment survives.
+//! device. If neither zone takes it, the log is broken ([`MetaLog::is_broken`]): nothing is committed any more, and the
+//! tier must make sure that no segment survives.
 //!
 //! * `frame.rs` is the format. `scan.rs` reads a zone. `open.rs` decides what is kept. `zone.rs` writes and erases.
 //! * `journal.rs` has the journal records, and its own lock. `ranges.rs` has the floors of ranges of hashes.
@@ -297,7 +297,7 @@ impl MetaLog {
     /// # Errors
     /// The log is broken; or the journal records leave no space for the frame ([`DeviceError::Full`]).
     pub(crate) fn write_prefixes(&self) -> Result<(), DeviceError> {
-        self.write_state(&mut self.writer())
+        self.write_state_if_room(&mut self.writer())
     }
 
     /// Bytes of memory.
@@ -340,7 +340,7 @@ impl MetaLog {
                 let ceiling = writer.superblock.next_sequence.saturating_add(RESERVE);
                 writer.superblock.next_sequence = ceiling;
             }
-            round = match self.write_state(&mut writer) {
+            round = match self.write_state_if_room(&mut writer) {
                 Ok(()) => Round::Wrote,
                 Err(DeviceError::Full(_)) => return Round::Blocked,
                 Err(_) => return Round::Broken,
@@ -476,7 +476,8 @@ impl MetaLog {
             if self.is_broken() {
                 return Round::Broken;
             }
-            match self.journal.next_batch(|pages, in_force| self.fits(writer, pages, in_force)) {
+            // What leaves a page of a state fits into this zone, or goes with a state to the other one.
+            match self.journal.next_batch(|in_force| self.leaves_room(writer, in_force)) {
                 Batch::Nothing => return round,
                 Batch::DoesNotFit => return Round::Blocked,
                 Batch::Records { payload, upto } => {
@@ -493,11 +494,20 @@ impl MetaLog {
     /// Whether a frame of so many pages fits into the zone of the writer, or a state into the other zone. `in_force`
     /// are the bytes of the journal records in force.
     fn fits(&self, writer: &Writer, pages: u64, in_force: usize) -> bool {
-        let zones: usize = writer.zones.iter().map(ZoneBounds::entries).sum();
-        let zones = zones + self.ranges.count();
+        writer.pages + pages <= self.zone_pages || self.state_pages_max(writer, in_force) <= self.zone_pages
+    }
+
+    /// Whether a state leaves a page of its zone beside so many bytes of journal records in force. A restart needs it:
+    /// if it cannot write down what it did not find, it has to give everything up.
+    fn leaves_room(&self, writer: &Writer, in_force: usize) -> bool {
+        self.state_pages_max(writer, in_force) < self.zone_pages
+    }
+
+    /// Pages of a state with the bounds of all zones and so many bytes of journal records.
+    fn state_pages_max(&self, writer: &Writer, in_force: usize) -> u64 {
+        let entries = writer.zones.len() * ZoneBounds::ENTRIES_MAX + self.ranges.count();
         let others = in_force + frame::prefixes_bytes(&self.prefixes());
-        let state = frame::pages_for(frame::state_bytes(zones, others)) as u64;
-        writer.pages + pages <= self.zone_pages || state <= self.zone_pages
+        frame::pages_for(frame::state_bytes(entries, others)) as u64
     }
 
     /// The state now, and what it covers.
@@ -519,6 +529,14 @@ impl MetaLog {
         };
         let Snapshot { oldest_segment, upto, .. } = journal;
         (state, Covered { oldest_segment, upto, highest_floor })
+    }
+
+    /// Appends a state, which commits all journal records, if they leave room.
+    fn write_state_if_room(&self, writer: &mut Writer) -> Result<(), DeviceError> {
+        if !self.leaves_room(writer, self.journal.exact_bytes_in_force()) {
+            return Err(DeviceError::Full(writer.zone));
+        }
+        self.write_state(writer)
     }
 
     /// Appends a state.

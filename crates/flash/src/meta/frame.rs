@@ -83,10 +83,8 @@ impl ZoneBounds {
         sequence >= self.floor && (self.void == 0 || sequence < self.void)
     }
 
-    /// Entries that the bounds take in a frame.
-    pub(super) fn entries(&self) -> usize {
-        usize::from(*self != ZoneBounds::default()) + usize::from(self.void != 0)
-    }
+    /// The most entries that the bounds of a zone take in a frame.
+    pub(super) const ENTRIES_MAX: usize = 2;
 }
 
 /// Everything that the log says up to some frame.

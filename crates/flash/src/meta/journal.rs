@@ -185,9 +185,8 @@ impl Journal {
     }
 
     /// Takes the next records to write: as many as one frame holds, without those that are obsolete already. `fits`
-    /// is given the pages of the frame and the bytes of all records in force, and says whether the frame can be
-    /// written.
-    pub(super) fn next_batch(&self, fits: impl FnOnce(u64, usize) -> bool) -> Batch {
+    /// is given the bytes of all records in force, and says whether the frame can be written.
+    pub(super) fn next_batch(&self, fits: impl FnOnce(usize) -> bool) -> Batch {
         let mut records = self.records();
         let (mut payload, mut taken, mut count) = (Vec::new(), 0, 0);
         for (range, segment) in walk(&records.unwritten) {
@@ -202,8 +201,7 @@ impl Journal {
         if count == 0 {
             return Batch::Nothing;
         }
-        let pages = frame::pages_for(payload.len()) as u64;
-        if !payload.is_empty() && !fits(pages, records.bytes_in_force()) {
+        if !payload.is_empty() && !fits(records.bytes_in_force()) {
             return Batch::DoesNotFit;
         }
         records.unwritten.drain(..taken);
