@@ -271,7 +271,7 @@ impl<C: Conversation, D: Driver> Link<C, D> {
         let wanted = self.conversation.input_wanted();
         for filled in self.direct.take().into_iter().chain([filled]) {
             if !self.doomed && !self.left_over.append(driver.bytes(&filled), wanted, buffers) {
-                self.doom();
+                self.doom(buffers);
             }
             driver.give_back(filled);
         }
@@ -300,7 +300,7 @@ impl<C: Conversation, D: Driver> Link<C, D> {
             Stage::Open | Stage::Handshake => {}
             Stage::Ended => self.ended = true,
             Stage::OutOfMemory => {
-                self.doom();
+                self.doom(buffers);
                 return Arrival::OutOfMemory;
             }
             Stage::Failed => {
@@ -319,10 +319,11 @@ impl<C: Conversation, D: Driver> Link<C, D> {
         }
     }
 
-    /// An unfinished request does not fit the buffers' limit.
-    fn doom(&mut self) {
+    /// An unfinished request does not fit the buffers' limit. Nobody needs its bytes any more.
+    fn doom(&mut self, buffers: &Buffers) {
         self.doomed = true;
         self.unserved = true;
+        self.left_over.clear(buffers);
         self.last_words = Some(self.conversation.out_of_memory());
     }
 
@@ -331,17 +332,24 @@ impl<C: Conversation, D: Driver> Link<C, D> {
     pub(super) fn give_up(&mut self, driver: &mut D, buffers: &Buffers) {
         if self.blocked {
             self.broken = true;
-        } else if !self.doomed {
-            self.doom();
-            // Its end is not waited for: it would go on sending.
-            self.unserved = false;
-            self.left_over.clear(buffers);
-            if let Some(session) = &mut self.session {
-                session.close(buffers);
-            }
-            if let Some(filled) = self.direct.take() {
-                driver.give_back(filled);
-            }
+            return;
+        }
+        if !self.doomed {
+            self.doom(buffers);
+        }
+        // Its end is not waited for: it would go on sending.
+        self.unserved = false;
+        self.forget_input(driver, buffers);
+    }
+
+    /// Lets go of input that nobody needs any more.
+    fn forget_input(&mut self, driver: &mut D, buffers: &Buffers) {
+        self.left_over.clear(buffers);
+        if let Some(session) = &mut self.session {
+            session.close(buffers);
+        }
+        if let Some(filled) = self.direct.take() {
+            driver.give_back(filled);
         }
     }
 
@@ -407,7 +415,7 @@ impl<C: Conversation, D: Driver> Link<C, D> {
             if has_rest && !done {
                 let wanted = self.conversation.input_wanted();
                 if !self.left_over.append(rest, wanted, buffers) {
-                    self.doom();
+                    self.doom(buffers);
                     fits = false;
                 }
             }
@@ -594,14 +602,8 @@ impl<C: Conversation, D: Driver> Link<C, D> {
     pub(super) fn close(&mut self, slot: usize, driver: &mut D, buffers: &Buffers) {
         self.closing = true;
         self.doomed = true;
-        self.left_over.clear(buffers);
-        if let Some(session) = &mut self.session {
-            session.close(buffers);
-        }
+        self.forget_input(driver, buffers);
         self.unblock(buffers);
-        if let Some(filled) = self.direct.take() {
-            driver.give_back(filled);
-        }
         driver.close(slot, self);
     }
 

@@ -328,9 +328,12 @@ impl<S: Service, D: Driver> Worker<S, D> {
     #[cold]
     fn relieve(&mut self) {
         let share = self.shared.buffers.parked_bytes_max() / self.shared.counters.workers.len() as u64;
-        while let Some(patience_ms) = self.shared.buffers.patience_ms()
-            && self.parking.bytes() > share
-        {
+        // Each connection goes once: one that holds on to bytes though it was let go comes last.
+        for _ in 0..self.parking.slots() {
+            let Some(patience_ms) = self.shared.buffers.patience_ms() else { break };
+            if self.parking.bytes() <= share {
+                break;
+            }
             // The half that one connection does not have is enough for all others, until that gets short as well.
             if self.parking.slots() == 1 && !self.shared.buffers.are_full() {
                 break;

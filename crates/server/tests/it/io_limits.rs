@@ -95,6 +95,25 @@ with_both_backends! {
         server.stop();
     }
 
+    fn one_that_is_told_to_go_and_stays_does_not_stop_its_worker(backend) {
+        let server = Server::start(backend, |options| options.buffers_limit_bytes = 4 << 20);
+        let mut good = server.connect();
+        let mut stays = server.connect();
+        stays.write_all(b"body 50000000\n").unwrap();
+        stays.write_all(&vec![b'x'; 3 << 20]).unwrap();
+        expect(&mut stays, "SERVER_ERROR out of memory reading request\r\n");
+        // Its client does not end it. Others fill the memory up to where nobody may hold on to bytes.
+        let mut half_sent: Vec<TcpStream> = (0..4).map(|_| server.connect()).collect();
+        for client in &mut half_sent {
+            client.write_all(b"body 1200000\n").unwrap();
+            let _ = client.write_all(&vec![b'x'; 1_100_000]);
+        }
+        for _ in 0..10 {
+            ask(&mut good, "echo well\n", "well\n");
+        }
+        server.stop();
+    }
+
     fn a_request_too_long_for_the_buffers_is_told_so(backend) {
         let server = Server::start(backend, |options| options.buffers_limit_bytes = 0);
         let mut client = server.connect();
