@@ -41,7 +41,8 @@ macro_rules! counters {
             /// The low watermark: with fewer erased zones, zones with little garbage are reclaimed, or, with the quick
             /// policies, zones are dropped unread.
             pub zones_low: u32,
-            /// The high watermark: with so many erased zones, nothing is reclaimed.
+            /// The high watermark: with so many erased zones, only zones that are nearly all garbage are reclaimed, or
+            /// none, by the policy.
             pub zones_high: u32,
             /// Zones written per second, lately.
             pub zones_per_s: f64,
@@ -77,7 +78,8 @@ counters! {
     tombstones,
     /// Tombstones that found no room in a buffer at first.
     tombstones_waited,
-    /// How often everything on flash was dropped without a client's wish.
+    /// How often everything on flash was dropped because a segment had waited too long for a zone. What a start drops
+    /// is not counted.
     drops_of_all,
     /// How often too many tombstones waited, so that a range of hashes was dropped.
     range_drops,
@@ -87,11 +89,11 @@ counters! {
     segments_written,
     /// Lookups that found their item.
     hits,
-    /// Lookups that found their item in a buffer, without a read.
+    /// Lookups that found their item in a buffer, without a read; those of reclaim too.
     hits_in_buffers,
     /// Lookups that found nothing.
     misses,
-    /// Lookups that ended without an answer because they would have needed a third read.
+    /// Lookups that ended without an answer because they had used up their reads.
     misses_for_reads,
     /// Lookups that ended without an answer because the pages were damaged or gone.
     misses_for_damage,

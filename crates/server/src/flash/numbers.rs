@@ -158,7 +158,8 @@ fn counts_of_writes(stats: &FlashStats) -> Vec<Row> {
         ),
         count(
             "flash_drops_of_all",
-            "How often the whole content of the flash was dropped since the server started, except by a flush.",
+            "How often the whole content of the flash was dropped since the server started, because a segment had \
+             waited too long for an erased zone.",
             "",
             stats.drops_of_all,
         ),
@@ -194,15 +195,15 @@ fn counts_of_lookups(stats: &FlashStats) -> Vec<Row> {
         ),
         count(
             "flash_misses_for_reads",
-            "Flash lookups that were answered with a miss since the server started, because they would have needed a \
-             third device read.",
+            "Flash lookups that were answered with a miss since the server started, because they had used up their \
+             device reads: four of the log, two of generations.",
             "",
             stats.misses_for_reads,
         ),
         count(
             "flash_misses_for_damage",
-            "Flash lookups that were answered with a miss since the server started, because the checksum of what was \
-             read was wrong.",
+            "Flash lookups that were answered with a miss since the server started, because a page was damaged, could \
+             not be read, or was erased meanwhile.",
             "",
             stats.misses_for_damage,
         ),
@@ -458,13 +459,15 @@ fn gauges_of_space(stats: &FlashStats) -> Vec<Row> {
         gauge("flash_segments", "Segments on the device now.", "", stats.segments),
         gauge(
             "flash_zones_low",
-            "Zones that have to be free: with fewer, zones are erased without a look at their records.",
+            "Low mark of the free zones: with fewer, zones with little garbage are reclaimed, or, with the quick \
+             policies, zones are erased without a look at their records.",
             "",
             stats.zones_low.into(),
         ),
         gauge(
             "flash_zones_high",
-            "Zones that should be free: with so many, nothing is reclaimed.",
+            "High mark of the free zones: with so many, only zones of which nearly all is garbage are reclaimed, or \
+             none.",
             "",
             stats.zones_high.into(),
         ),
