@@ -24,6 +24,8 @@ import time
 BATCH = 200
 # What a record takes beside its value, about, bytes.
 RECORD_BYTES = 56
+# Figures of the server that are added up over its starts.
+COUNTED = ("demotions_shed", "quick_drops", "drops_forced", "drops_of_all", "range_drops")
 
 
 class Client:
@@ -64,6 +66,11 @@ class Client:
         self.socket.sendall(b"get " + b" ".join(keys) + b"\r\n")
         found = re.findall(rb"VALUE (\S+) \S+ \d+\r\n([0-9.]+)", self.until_end())
         return dict(found)
+
+    def counted(self):
+        """Those of `COUNTED` since the server's last start."""
+        figures = self.stats()
+        return [int(figures[name]) for name in COUNTED]
 
     def stats(self):
         """The figures of `stats flash`."""
@@ -176,10 +183,13 @@ def measure(options, server):
         reader.start()
     versions = [0] * items
     rate, refused = overwrite(client, options, versions, options.rounds)
+    counted = []
     for _ in range(options.restarts):
+        counted.append(client.counted())
         server.restart()
         client = Client(server.port)
-        rate, refused = overwrite(client, options, versions, 1)
+        rate, more = overwrite(client, options, versions, 1)
+        refused += more
     ended.set()
     if options.others:
         reader.join()
@@ -202,7 +212,9 @@ def measure(options, server):
     print(f"found {100 * found / items:.2f} %, with a wrong value {wrong}; server's processor time {seconds:.1f} s")
     if options.others:
         print(f"of the others' items found meanwhile, at least {100 * min(shares, default=0):.1f} %")
-    for name in ("alwa", "demotions_shed", "quick_drops", "drops_of_all", "range_drops", "reads_per_hit"):
+    for name, counts in zip(COUNTED, zip(*counted, client.counted())):
+        print(f"{name} {sum(counts)}")
+    for name in ("alwa", "reads_per_hit"):
         print(f"{name} {stats[name]}")
 
 

@@ -21,8 +21,8 @@ import support  # noqa: E402
 
 MODULES = ["test_start", "test_network", "test_binary", "test_resp", "test_login", "test_tls", "test_memory",
            "test_hostile", "test_expiry", "test_temperature", "test_penalties", "test_watch", "test_admin",
-           "test_flash", "test_flash_counters", "test_flash_devices", "test_flash_restart", "test_replay",
-           "test_report", "test_plan", "test_top", "test_operate", "test_activation", "test_keep"]
+           "test_flash", "test_flash_counters", "test_flash_devices", "test_flash_holds", "test_flash_restart",
+           "test_replay", "test_report", "test_plan", "test_top", "test_operate", "test_activation", "test_keep"]
 
 
 class Result(unittest.TestResult):
