@@ -3,7 +3,7 @@
 //!
 //! ```sh
 //! cargo run --release -p larder-laboratory --example tier_costs -- \
-//!     [log|generations] [items] [memory MiB] [keep percent] [items that fill the device]
+//!     [log|generations] [items] [memory MiB] [fill percent] [items that fill the device]
 //! ```
 
 use larder_flash::{Begun, Fetcher, Flash, FlashItem, FlashOptions, OpsPolicy, Put, ReclaimPolicy, Recover};
