@@ -210,8 +210,8 @@ impl<'a> Bench<'a> {
         let seed = self.options.seed;
         let length = ((RING_REQUESTS * self.options.scale) as usize).clamp(1 << 16, 1 << 26);
         match load.kind {
-            Kind::Flash { .. } => {
-                Some(Ring::resident(&mut KeyPicker::new(load.items, Popularity::Uniform, seed), 100, length))
+            Kind::Flash { popularity, .. } => {
+                Some(Ring::resident(&mut KeyPicker::new(load.items, popularity, seed), 100, length))
             }
             Kind::Resident { popularity, get_percent, .. } => {
                 Some(Ring::resident(&mut KeyPicker::new(load.items, popularity, seed), get_percent, length))
@@ -227,7 +227,7 @@ impl<'a> Bench<'a> {
 
     fn shape_of(&self, load: &Load) -> Shape {
         let (connections, depth) = match load.kind {
-            Kind::Resident { depth, .. } | Kind::Churn { depth, .. } | Kind::Flash { depth } => {
+            Kind::Resident { depth, .. } | Kind::Churn { depth, .. } | Kind::Flash { depth, .. } => {
                 (self.options.connections, depth)
             }
             Kind::Store | Kind::Memory => (STORE_CONNECTIONS, STORE_DEPTH),

@@ -51,6 +51,8 @@ pub(crate) enum Kind {
     },
     /// All items are stored first, far more than the memory holds; a file takes the rest. Then GETs are measured.
     Flash {
+        /// Which keys the GETs ask for.
+        popularity: Popularity,
         /// Requests in flight per connection.
         depth: usize,
     },
@@ -181,54 +183,49 @@ pub(crate) fn catalogue(scale: f64) -> Vec<Load> {
 
 /// The loads for a flash tier.
 fn flash_loads(scale: f64) -> Vec<Load> {
+    let zipf = Popularity::Zipf(0.99);
+    let kilobyte = |name, about, popularity, depth| {
+        flash((name, about), (1_000_000, 994, 256), Kind::Flash { popularity, depth }, scale)
+    };
+    let small = |name, about, popularity, depth| {
+        flash((name, about), (4_000_000, 70, 64), Kind::Flash { popularity, depth }, scale)
+    };
     vec![
-        flash(
+        kilobyte(
             "flash-1k",
             "GET, uniform, 1 M items of 1 KB behind 256 MiB, depth 16",
-            1_000_000,
-            994,
-            256,
+            Popularity::Uniform,
             16,
-            scale,
         ),
-        flash(
+        kilobyte(
             "flash-1k-d1",
             "GET, uniform, 1 M items of 1 KB behind 256 MiB, depth 1",
-            1_000_000,
-            994,
-            256,
+            Popularity::Uniform,
             1,
-            scale,
         ),
-        flash(
+        kilobyte("flash-1k-zipf", "GET, Zipf 0.99, 1 M items of 1 KB behind 256 MiB, depth 16", zipf, 16),
+        small(
             "flash-100",
             "GET, uniform, 4 M items of 100 B behind 64 MiB, depth 16",
-            4_000_000,
-            70,
-            64,
+            Popularity::Uniform,
             16,
-            scale,
         ),
-        flash(
+        small(
             "flash-100-d1",
             "GET, uniform, 4 M items of 100 B behind 64 MiB, depth 1",
-            4_000_000,
-            70,
-            64,
+            Popularity::Uniform,
             1,
-            scale,
         ),
+        small("flash-100-zipf", "GET, Zipf 0.99, 4 M items of 100 B behind 64 MiB, depth 16", zipf, 16),
     ]
 }
 
-/// A load for a flash tier twice as large as the items.
+/// A load for a flash tier twice as large as the items: its name and text; number of items, bytes of a value and MiB
+/// of memory at full scale.
 fn flash(
-    name: &'static str,
-    about: &'static str,
-    items: u32,
-    bytes: u32,
-    limit_mib: u64,
-    depth: usize,
+    (name, about): (&'static str, &'static str),
+    (items, bytes, limit_mib): (u32, u32, u64),
+    kind: Kind,
     scale: f64,
 ) -> Load {
     let scale = limited_scale(scale);
@@ -239,7 +236,7 @@ fn flash(
         about,
         items,
         value_bytes: ValueBytes::fixed(bytes),
-        kind: Kind::Flash { depth },
+        kind,
         limit_mib: ((limit_mib as f64 * scale) as u64).max(32),
         flash_mib: (2 * payload / MIB).max(256),
     }

@@ -163,9 +163,10 @@ impl Flash {
         let hash = part_hash(hash, cas, part);
         let started = Instant::now();
         loop {
-            let put = self.store(hash, &record);
+            let put = self.try_store(hash, &record);
             // A long value may be longer than the free buffers together, and is worth nothing if one part is shed.
             if put == Put::Stored || !self.meta.is_on() || started.elapsed() > PART_WAIT_MAX {
+                self.log.count_put(&record, put);
                 return put;
             }
             std::thread::sleep(PART_PAUSE);
@@ -173,10 +174,14 @@ impl Flash {
     }
 
     fn store(&self, hash: u64, record: &Record<'_>) -> Put {
-        let is_stored = self.log.takes(record) && self.log.put(hash, record).is_ok();
-        let put = if is_stored { Put::Stored } else { Put::Shed };
+        let put = self.try_store(hash, record);
         self.log.count_put(record, put);
         put
+    }
+
+    fn try_store(&self, hash: u64, record: &Record<'_>) -> Put {
+        let is_stored = self.log.takes(record) && self.log.put(hash, record).is_ok();
+        if is_stored { Put::Stored } else { Put::Shed }
     }
 
     /// No version of the key on flash is the newest one any more: leaves a tombstone where one is needed. In mode

@@ -4,7 +4,10 @@ use rustix::io::Errno;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicBool, AtomicU64,
+    Ordering::{Relaxed, SeqCst},
+};
 use std::time::{Duration, Instant};
 
 /// Pages copied at a time for a caller whose memory is not aligned.
@@ -24,6 +27,8 @@ pub(super) struct Handle {
     write_bytes_max: usize,
     pub(super) counters: Counters,
     warned: Mutex<Option<Instant>>,
+    /// An `fdatasync` has failed.
+    sync_failed: AtomicBool,
 }
 
 /// The positions of the zones in the file.
@@ -115,7 +120,8 @@ impl Handle {
     /// `direct` says that `file` bypasses the page cache.
     pub(super) fn new(file: File, name: String, layout: Layout, direct: bool) -> Handle {
         let (counters, warned) = (Counters::default(), Mutex::new(None));
-        Handle { file, name, layout, direct, write_bytes_max: WRITE_BYTES_MAX, counters, warned }
+        let (write_bytes_max, sync_failed) = (WRITE_BYTES_MAX, AtomicBool::new(false));
+        Handle { file, name, layout, direct, write_bytes_max, counters, warned, sync_failed }
     }
 
     /// Limits the bytes of one write.
@@ -189,8 +195,22 @@ impl Handle {
     }
 
     /// Makes durable what was written.
+    ///
+    /// # Errors
+    /// `fdatasync` fails, or has failed before: the kernel reports what it could not write once, forgets it, and says
+    /// of the next `fdatasync` that all is well (Rebello et al., "Can applications recover from fsync failures?",
+    /// USENIX ATC 2020).
     pub(super) fn sync(&self) -> Result<(), DeviceError> {
-        self.file.sync_data().map_err(|error| self.failed("fdatasync", None, error))
+        let result = self.file.sync_data().map_err(|error| {
+            self.sync_failed.store(true, SeqCst);
+            self.failed("fdatasync", None, error)
+        });
+        if result.is_ok() && self.sync_failed.load(SeqCst) {
+            let what =
+                format!("{}: an earlier fdatasync failed, and what was written may be lost", self.name);
+            return Err(DeviceError::Io { errno: None, what });
+        }
+        result
     }
 }
 
@@ -213,5 +233,18 @@ mod tests {
         assert!(lock(&next).is_err(), "it is in use");
         drop(handle);
         lock(&next).expect("it is free");
+    }
+
+    #[test]
+    fn after_a_failed_sync_none_succeeds() {
+        let layout = Layout { zones: 1, stride: PAGE_BYTES as u64, zone_bytes: PAGE_BYTES as u64 };
+        let (_reader, pipe) = std::io::pipe().expect("a pipe");
+        let mut handle =
+            Handle::new(File::from(std::os::fd::OwnedFd::from(pipe)), "flash".into(), layout, false);
+        assert!(handle.sync().is_err(), "pipes have nothing to sync");
+        // A file in its stead would sync.
+        handle.file = tempfile::tempfile().expect("a file");
+        let error = handle.sync().expect_err("what was written before may be lost");
+        assert!(error.to_string().contains("an earlier fdatasync failed"), "{error}");
     }
 }

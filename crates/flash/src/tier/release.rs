@@ -140,11 +140,10 @@ impl Release {
             return false;
         }
         let generation = self.lookup.generations.list().newest_first().last().map(|oldest| oldest.number());
-        let extents = self.space.oldest_extents();
-        match (generation, extents) {
-            (Some(number), Some(extents)) if extents.order < number => releasing.zone(extents.zone),
-            (Some(_), _) => releasing.generation_zone(),
-            (None, Some(extents)) => releasing.zone(extents.zone),
+        match (generation, self.space.oldest_extents()) {
+            (Some(number), Some(extents)) if extents.order >= number => releasing.generation_zone(),
+            (Some(_), None) => releasing.generation_zone(),
+            (_, Some(extents)) => self.count_drop(releasing.zone(extents.zone)),
             (None, None) => false,
         }
     }
