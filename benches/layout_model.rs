@@ -251,9 +251,7 @@ fn run(variant: &str, counting: Count, plan: &Path) {
     match engine_of(variant) {
         Engine::Twin(bump, search) => {
             assert!(counting == Count::Gets, "of the twin GETs are counted");
-            let bytes: usize =
-                plan.items.iter().map(|item| usize::from(item.key_bytes + item.value_bytes) + 160).sum();
-            let mut twin = Twin::new(bytes + (96 << 20), bump, search);
+            let mut twin = Twin::new(bytes_with(&plan, 160) as usize + (96 << 20), bump, search);
             let mut room = [0; KEY_BYTES_MAX];
             for number in &plan.order {
                 let item = &plan.items[*number as usize];
@@ -264,9 +262,8 @@ fn run(variant: &str, counting: Count, plan: &Path) {
             measured_requests_of_twin(&mut twin, &plan, measured);
         }
         Engine::Larder { placement, inline_value_bytes, .. } if counting == Count::NewItems => {
-            let bytes: u64 =
-                plan.items.iter().map(|item| u64::from(item.key_bytes + item.value_bytes) + 20).sum();
-            let (cache, mut worker) = filled(&plan, placement, inline_value_bytes, bytes * 3 / 4);
+            let limit_bytes = bytes_with(&plan, 20) * 3 / 4;
+            let (cache, mut worker) = filled(&plan, placement, inline_value_bytes, limit_bytes);
             let first = plan.items.len();
             new_items(&cache, &mut worker, &plan, first, warm_up);
             let before = cache.totals().evictions;
@@ -275,9 +272,8 @@ fn run(variant: &str, counting: Count, plan: &Path) {
             assert!((0.9..1.1).contains(&left), "{left} items left for each new one");
         }
         Engine::Larder { placement, inline_value_bytes, batch } => {
-            let bytes: u64 =
-                plan.items.iter().map(|item| u64::from(item.key_bytes + item.value_bytes) + 100).sum();
-            let (cache, mut worker) = filled(&plan, placement, inline_value_bytes, 2 * bytes + (64 << 20));
+            let limit_bytes = 2 * bytes_with(&plan, 100) + (64 << 20);
+            let (cache, mut worker) = filled(&plan, placement, inline_value_bytes, limit_bytes);
             for requests in warm_up.chunks(REQUESTS_PER_ROUND) {
                 larder_requests(&mut worker, &plan, requests, batch);
                 worker.offline();
@@ -290,6 +286,11 @@ fn run(variant: &str, counting: Count, plan: &Path) {
             }
         }
     }
+}
+
+/// Bytes of all keys and values, and `more` for each item.
+fn bytes_with(plan: &Plan, more: u64) -> u64 {
+    plan.items.iter().map(|item| u64::from(item.key_bytes + item.value_bytes) + more).sum()
 }
 
 /// A cache of `limit_bytes` in which all items of the plan were stored.
