@@ -8,7 +8,9 @@
 //! `cargo bench --bench layout_model [-- --sizes app,etc,sys,300 --laws zipfian,hotspot --mib 128 --requests 400000]`
 //!
 //! It needs valgrind on PATH. `--variants a,b` and `--geometries a,b` choose; `--out FILE` also writes CSV. A number
-//! among the sizes stands for values of as many bytes and keys of 30.
+//! among the sizes stands for values of as many bytes and keys of 30. The variant `inline-0256` is Larder with values
+//! of at most 256 bytes beside their keys, and so for other limits of four digits. `--count` chooses what is counted:
+//! `gets`, or of Larder only `false-keys` and `new-items`, see `Count`.
 
 #[path = "support/buckets.rs"]
 #[allow(dead_code, reason = "another benchmark counts bytes and items")]
@@ -23,7 +25,7 @@ use buckets::{Overflow, Shape};
 use larder_cache::{
     Cache, CacheOptions, GetBatch, Hit, PagesWanted, Placement, Store, StoreOutcome, Value, Worker,
 };
-use plan::{KEY_BYTES_MAX, Plan};
+use plan::{Item, KEY_BYTES_MAX, Plan};
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -32,16 +34,20 @@ use twin::{Bump, Search, Twin};
 
 /// Requests between two rounds of the keeper.
 const REQUESTS_PER_ROUND: usize = 4096;
+/// New items between two rounds of the keeper in a full cache: less than a column.
+const NEW_ITEMS_PER_ROUND: usize = 64;
 /// Room for the longest value.
 const OUT_BYTES: usize = 8192;
 
 /// A first level and a last one: bytes, ways, bytes of a line. The last level is as much smaller than a machine's as
 /// the data are. A TLB is a cache whose lines are pages.
-const GEOMETRIES: [(&str, &str, &str); 4] = [
+const GEOMETRIES: [(&str, &str, &str); 5] = [
     // As in the paper: 2,048 sets, so that a column of 128 KiB covers each once. 4 ways of the 120.
     ("paper", "32768,8,64", "524288,4,64"),
     // 16 ways, as most last levels of today have, and as many bytes.
     ("today", "32768,8,64", "524288,16,64"),
+    // As today, with the longer lines of some processors.
+    ("lines-128", "32768,8,128", "524288,16,128"),
     // 8 and 32 entries, the same for both sizes of pages, as in most processors.
     ("tlb-4k", "32768,8,4096", "131072,8,4096"),
     ("tlb-2m", "16777216,8,2097152", "67108864,8,2097152"),
@@ -63,6 +69,20 @@ const fn buckets(overflow: Overflow, tags: bool, load: f64) -> Engine {
     Engine::Twin(Bump::Seldom, Search::Buckets(Shape { overflow, slots, tags, load }))
 }
 
+/// What is counted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Count {
+    /// GETs that copy the value.
+    Gets,
+    /// False key reads: GETs, one at a time, of a key that is not there but has the hash of one that is.
+    FalseKeys,
+    /// SETs of new items in a full cache, with the keeper's rounds that make room for them.
+    NewItems,
+}
+
+const COUNTS: [(&str, Count); 3] =
+    [("gets", Count::Gets), ("false-keys", Count::FalseKeys), ("new-items", Count::NewItems)];
+
 /// What is compared.
 const VARIANTS: [(&str, Engine); 15] = [
     ("memcached-like", Engine::Twin(Bump::Seldom, Search::Chains)),
@@ -82,20 +102,34 @@ const VARIANTS: [(&str, Engine); 15] = [
     ("values-apart-off", larder(Placement::Off, 0, 16)),
 ];
 
-const KNOWN: [&str; 10] =
-    ["sizes", "laws", "mib", "requests", "variants", "geometries", "out", "child", "plan", "core"];
+const KNOWN: [&str; 11] =
+    ["sizes", "laws", "mib", "requests", "variants", "geometries", "count", "out", "child", "plan", "core"];
 
 fn main() {
     let args = support::Args::read(&KNOWN);
     match args.text("child") {
-        Some(variant) => run(variant, Path::new(args.text("plan").expect("the parent names a plan"))),
+        Some(variant) => {
+            run(variant, count_of(&args), Path::new(args.text("plan").expect("the parent names a plan")))
+        }
         None => compare(&args),
     }
 }
 
+fn count_of(args: &support::Args) -> Count {
+    let name = args.text("count").unwrap_or("gets");
+    COUNTS.iter().find(|of| of.0 == name).unwrap_or_else(|| panic!("--count {name}: not known")).1
+}
+
+fn engine_of(variant: &str) -> Engine {
+    if let Some(limit) = variant.strip_prefix("inline-") {
+        return larder(Placement::Column, limit.parse().expect("a limit is a number"), 16);
+    }
+    VARIANTS.iter().find(|of| of.0 == variant).expect("a known variant").1
+}
+
 // ---- the parent ----
 
-/// What callgrind counted in the measured requests.
+/// What callgrind counted in the measured part.
 struct Counted {
     instructions: f64,
     /// Data accesses that the first level did not have.
@@ -114,6 +148,7 @@ fn compare(args: &support::Args) {
     let chosen = list("geometries", "paper,today,tlb-4k,tlb-2m");
     let mut csv =
         String::from("sizes,law,geometry,variant,instructions,l1_misses,llc_misses,llc_hit_ratio\n");
+    let counting = count_of(args);
     let plan_file = std::env::temp_dir().join(format!("layout-model-{:08}", std::process::id()));
     for sizes in list("sizes", "app,etc,sys") {
         for law in list("laws", "zipfian,hotspot,uniform") {
@@ -139,7 +174,7 @@ fn compare(args: &support::Args) {
                     println!("{:<18}{:>49.1}%", "at best", 100.0 * plan.share_of_hottest(lines, requests));
                 }
                 for variant in &variants {
-                    let counted = count(variant, &plan_file, first, last);
+                    let counted = count(variant, counting, &plan_file, first, last);
                     let hits = 1.0 - counted.last_misses / counted.first_misses;
                     let each = |sum: f64| sum / requests as f64;
                     println!(
@@ -173,18 +208,19 @@ fn keys_for(sizes: &str, bytes: usize) -> usize {
     bytes * sample.items.len() / sum
 }
 
-fn count(variant: &str, plan: &Path, first: &str, last: &str) -> Counted {
+fn count(variant: &str, counting: Count, plan: &Path, first: &str, last: &str) -> Counted {
+    let counting = COUNTS.iter().find(|of| of.1 == counting).expect("each has a name").0;
     let out = PathBuf::from(format!("{}.callgrind", plan.display()));
     let program = std::env::current_exe().expect("this program has a path");
     // Where the stack begins depends on the environment and the arguments.
     let status = Command::new("valgrind")
         .env_clear()
         .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
-        .args(["--tool=callgrind", "--cache-sim=yes", "--toggle-collect=*measured_requests*", "-q"])
+        .args(["--tool=callgrind", "--cache-sim=yes", "--toggle-collect=*measured_*", "-q"])
         .args([format!("--I1={first}"), format!("--D1={first}"), format!("--LL={last}")])
         .arg(format!("--callgrind-out-file={}", out.display()))
         .arg(program)
-        .args(["--child", variant, "--plan"])
+        .args(["--count", counting, "--child", variant, "--plan"])
         .arg(plan)
         .status()
         .unwrap_or_else(|error| panic!("valgrind cannot be started ({error}): install it"));
@@ -209,15 +245,13 @@ fn count(variant: &str, plan: &Path, first: &str, last: &str) -> Counted {
 
 // ---- the child ----
 
-fn run(variant: &str, plan: &Path) {
+fn run(variant: &str, counting: Count, plan: &Path) {
     let plan = Plan::read(plan).expect("the parent wrote the plan");
-    let engine = VARIANTS.iter().find(|of| of.0 == variant).expect("a known variant").1;
     let (warm_up, measured) = plan.requests.split_at(plan.requests.len() / 2);
-    match engine {
+    match engine_of(variant) {
         Engine::Twin(bump, search) => {
-            let bytes: usize =
-                plan.items.iter().map(|item| usize::from(item.key_bytes + item.value_bytes) + 160).sum();
-            let mut twin = Twin::new(bytes + (96 << 20), bump, search);
+            assert!(counting == Count::Gets, "of the twin GETs are counted");
+            let mut twin = Twin::new(bytes_with(&plan, 160) as usize + (96 << 20), bump, search);
             let mut room = [0; KEY_BYTES_MAX];
             for number in &plan.order {
                 let item = &plan.items[*number as usize];
@@ -227,24 +261,47 @@ fn run(variant: &str, plan: &Path) {
             twin_requests(&mut twin, &plan, warm_up);
             measured_requests_of_twin(&mut twin, &plan, measured);
         }
+        Engine::Larder { placement, inline_value_bytes, .. } if counting == Count::NewItems => {
+            let limit_bytes = bytes_with(&plan, 20) * 3 / 4;
+            let (cache, mut worker) = filled(&plan, placement, inline_value_bytes, limit_bytes);
+            let first = plan.items.len();
+            new_items(&cache, &mut worker, &plan, first, warm_up);
+            let before = cache.totals().evictions;
+            measured_new_items(&cache, &mut worker, &plan, first + warm_up.len(), measured);
+            let left = (cache.totals().evictions - before) as f64 / measured.len() as f64;
+            assert!((0.9..1.1).contains(&left), "{left} items left for each new one");
+        }
         Engine::Larder { placement, inline_value_bytes, batch } => {
-            let (cache, mut worker) = filled(&plan, placement, inline_value_bytes);
+            let limit_bytes = 2 * bytes_with(&plan, 100) + (64 << 20);
+            let (cache, mut worker) = filled(&plan, placement, inline_value_bytes, limit_bytes);
             for requests in warm_up.chunks(REQUESTS_PER_ROUND) {
                 larder_requests(&mut worker, &plan, requests, batch);
                 worker.offline();
                 cache.tend();
                 worker.online();
             }
-            measured_requests_of_larder(&mut worker, &plan, measured, batch);
+            match counting {
+                Count::FalseKeys => measured_false_keys(&mut worker, &plan, measured),
+                _ => measured_requests_of_larder(&mut worker, &plan, measured, batch),
+            }
         }
     }
 }
 
-/// A cache with all items of the plan.
-fn filled(plan: &Plan, placement: Placement, inline_value_bytes: u32) -> (Arc<Cache>, Worker) {
-    let bytes: u64 = plan.items.iter().map(|item| u64::from(item.key_bytes + item.value_bytes) + 100).sum();
+/// Bytes of all keys and values, and `more` for each item.
+fn bytes_with(plan: &Plan, more: u64) -> u64 {
+    plan.items.iter().map(|item| u64::from(item.key_bytes + item.value_bytes) + more).sum()
+}
+
+/// A cache of `limit_bytes` in which all items of the plan were stored.
+fn filled(
+    plan: &Plan,
+    placement: Placement,
+    inline_value_bytes: u32,
+    limit_bytes: u64,
+) -> (Arc<Cache>, Worker) {
     let options = CacheOptions {
-        limit_bytes: 2 * bytes + (64 << 20),
+        limit_bytes,
         workers: 1,
         pages: PagesWanted::Small,
         column_bytes: Some(128 << 10),
@@ -255,16 +312,19 @@ fn filled(plan: &Plan, placement: Placement, inline_value_bytes: u32) -> (Arc<Ca
     };
     let cache = Cache::new(options).unwrap_or_else(|error| panic!("{error}"));
     let mut worker = cache.worker();
-    let (mut room, value) = ([0; KEY_BYTES_MAX], [b'v'; OUT_BYTES]);
-    for number in &plan.order {
-        let item = &plan.items[*number as usize];
-        let key = plan::key(&mut room, *number, item);
-        let store = Store::set(key, cache.hash(key), &value[..usize::from(item.value_bytes)]);
-        let outcome = worker.store(&store);
-        assert!(matches!(outcome, StoreOutcome::Stored { .. }), "{outcome:?}");
-        worker.quiesce();
-    }
+    plan.order.iter().for_each(|number| store(&mut worker, *number, &plan.items[*number as usize]));
     (cache, worker)
+}
+
+/// Stores an item of a plan under the key of `number`.
+fn store(worker: &mut Worker, number: u32, item: &Item) {
+    static VALUE: [u8; OUT_BYTES] = [b'v'; OUT_BYTES];
+    let mut room = [0; KEY_BYTES_MAX];
+    let key = plan::key(&mut room, number, item);
+    let hash = worker.cache().hash(key);
+    let outcome = worker.store(&Store::set(key, hash, &VALUE[..usize::from(item.value_bytes)]));
+    assert!(matches!(outcome, StoreOutcome::Stored { .. }), "{outcome:?}");
+    worker.quiesce();
 }
 
 #[inline(never)]
@@ -275,6 +335,23 @@ fn measured_requests_of_twin(twin: &mut Twin, plan: &Plan, requests: &[u32]) {
 #[inline(never)]
 fn measured_requests_of_larder(worker: &mut Worker, plan: &Plan, requests: &[u32], batch: usize) {
     larder_requests(worker, plan, requests, batch);
+}
+
+#[inline(never)]
+fn measured_new_items(cache: &Cache, worker: &mut Worker, plan: &Plan, first: usize, sizes: &[u32]) {
+    new_items(cache, worker, plan, first, sizes);
+}
+
+#[inline(never)]
+fn measured_false_keys(worker: &mut Worker, plan: &Plan, requests: &[u32]) {
+    let mut room = [0; KEY_BYTES_MAX];
+    for number in requests {
+        let key = plan::key(&mut room, *number, &plan.items[*number as usize]);
+        let (hash, key_bytes) = (worker.cache().hash(key), key.len());
+        room[key_bytes - 1] ^= 1;
+        assert!(worker.get(hash, &room[..key_bytes]).is_none(), "no such key");
+        worker.quiesce();
+    }
 }
 
 /// Gets each key and copies its value.
@@ -308,5 +385,18 @@ fn larder_requests(worker: &mut Worker, plan: &Plan, requests: &[u32], batch: us
         };
         found.get(worker, &keys[..requests.len()], copy);
         worker.quiesce();
+    }
+}
+
+/// Stores new items, numbered from `first`, each of the sizes of the item that `sizes` names, and lets the keeper make
+/// room for them.
+fn new_items(cache: &Cache, worker: &mut Worker, plan: &Plan, first: usize, sizes: &[u32]) {
+    for (at, number) in sizes.iter().enumerate() {
+        store(worker, (first + at) as u32, &plan.items[*number as usize]);
+        if at.is_multiple_of(NEW_ITEMS_PER_ROUND) {
+            worker.offline();
+            cache.tend();
+            worker.online();
+        }
     }
 }
