@@ -63,7 +63,7 @@ pub struct Worker {
     /// Room for the value that an edit makes, kept for its memory.
     made_value: Vec<u8>,
     references: PagePool<Reference>,
-    /// Uses of sampled keys, for the curve.
+    /// Uses of sampled keys, for the curves.
     uses: PagePool<UseRecord>,
     /// Reads from flash. `None`: there is no flash, or it cannot be read.
     fetcher: Option<Fetcher>,
