@@ -244,7 +244,8 @@ pub(crate) static FLAGS: &[Flag] = &[
         long: "namespaces", takes: Takes::List("NAME=LEAST-MOST[/SECONDS]"), topic: Topic::Memory,
         help: "tenants, separated by commas, whose keys begin with NAME and the delimiter (-D, else :): the least and \
                the most of the memory for items that each has while memory is short, in percent, and the longest time \
-               to live of its items; stats namespaces shows what they have",
+               to live of its items; stats namespaces shows what they have, stats mrc NAME what one would miss with \
+               more memory or less",
         example: "session=20-50/3600,page=0-40",
         set: |s, v| { s.namespaces = namespaces(v)?; Ok(()) }, ..ROW
     },

@@ -14,6 +14,7 @@ import urllib.request
 import process_support  # noqa: F401 (finds the modules below)
 import support
 from process_support import Case, larder_only, run_program
+from resp_support import ask
 from test_report import CHROMIUM, Browser
 
 KEYS = 60000
@@ -21,11 +22,11 @@ TRIES = 3
 READY_SECONDS = 20
 
 
-def read_through(connection, count, keys=KEYS, seed=1):
+def read_through(connection, count, keys=KEYS, seed=1, name=b"key"):
     """Reads of random keys, small ones more often; a miss stores the key. Returns how many missed."""
     chance, misses = random.Random(seed), 0
     for _ in range(count // 50):
-        asked = sorted({b"key:%d" % int(keys ** chance.random()) for _ in range(50)})
+        asked = sorted({b"%b:%d" % (name, int(keys ** chance.random())) for _ in range(50)})
         connection.send(b"".join(b"get %s\r\n" % key for key in asked))
         stores = []
         for key in asked:
@@ -115,6 +116,82 @@ class Plan(Case):
         self.assertGreater(int(times["get:count"]), 100000)
         buckets = sum(int(value) for name, value in times.items() if name.startswith("bucket:"))
         self.assertAlmostEqual(buckets, int(times["all:count"]), delta=10)
+
+    def curve_of(self, wire, name):
+        """The rows of `stats mrc name` once they rest on enough reads, and the miss ratio by bytes of items."""
+        deadline = time.monotonic() + READY_SECONDS
+        while (rows := wire.stats("mrc " + name))["state"] == "young" and time.monotonic() < deadline:
+            time.sleep(0.2)
+        self.assertEqual(rows["state"], "ready", rows)
+        curve = [(int(of[6:]), float(value.split()[0])) for of, value in rows.items() if of.startswith("curve:")]
+        return rows, lambda size: min(ratio for at, ratio in curve if at <= size)
+
+    @larder_only
+    def test_the_curves_of_two_tenants(self):
+        port = support.free_port()
+        server = self.server("-m", "256", "-t", "2", "--namespaces", "small=0-100,large=0-100",
+                             "--admin", "127.0.0.1:%d" % port)
+        wire = Wire(server.port)
+        self.addCleanup(wire.close)
+        read_through(wire, 120000, 8000, name=b"small")
+        read_through(wire, 120000, 400000, name=b"large")
+        (small, small_at), (large, large_at) = self.curve_of(wire, "small"), self.curve_of(wire, "large")
+        for name, rows in (("small", small), ("large", large)):
+            # Nothing was evicted, so what missed is what every size misses: the first reads of keys.
+            self.assertAlmostEqual(float(rows["4x:miss_ratio"]), float(rows["miss_ratio_since_start"]), delta=0.06)
+            ratios = [float(rows[size + ":miss_ratio"]) for size in ("0.5x", "1x", "1.5x", "2x", "4x")]
+            self.assertEqual(ratios, sorted(ratios, reverse=True))
+            self.assertEqual(int(rows["2x:memory_bytes"]), 2 * int(rows["item_bytes"]))
+        self.assertGreater(int(large["item_bytes"]), 3 * int(small["item_bytes"]))
+        self.assertGreater(large_at(4 << 20), small_at(4 << 20) + 0.1, "the small one has all it needs in 4 MiB")
+        samples = [int(rows["sample_bytes"]) for rows in (small, large, wire.stats("mrc"))]
+        self.assertLess(sum(samples), (256 << 20) / 500)
+
+        def fetch(path):
+            with urllib.request.urlopen("http://127.0.0.1:%d%s" % (port, path), timeout=10) as answer:
+                return answer.read().decode()
+        gauge = r'^larder_namespace_expected_miss_ratio\{namespace="(\w+)",memory="2x"\} (\S+)$'
+        found = re.findall(gauge, fetch("/metrics"), re.M)
+        self.assertEqual([name for name, _ in found], ["large", "small"])
+        self.assertAlmostEqual(float(found[0][1]), float(large["2x:miss_ratio"]), delta=0.02)
+        curves = json.loads(fetch("/api/curve.json"))["namespaces"]
+        young = [(name, curves[name]["young"]) for name in sorted(curves)]
+        self.assertEqual(young, [("large", False), ("small", False)])
+        self.assertGreater(len(curves["large"]["points"]), 10)
+
+        status, text, errors = run_program("plan", "--server", "127.0.0.1:%d" % server.port)
+        self.assertEqual((status, errors), (0, ""))
+        self.assertRegex(text, r"namespace small: its items take .*: 0.5x \d+\.\d %, 1x \d+\.\d %, 2x")
+
+    @larder_only
+    def test_tenants_that_come_and_go(self):
+        server = self.server("-m", "256", "-t", "2", "--namespaces", "old=0-100,stays=0-100")
+        wire, resp = Wire(server.port), self.connection(server)
+        self.addCleanup(wire.close)
+        read_through(wire, 100000, 8000, name=b"old")
+        read_through(wire, 100000, 8000, name=b"stays")
+        before, _ = self.curve_of(wire, "stays")
+        self.assertEqual(ask(resp, b"CONFIG", b"SET", b"namespaces", b"new=0-100,stays=0-100"), b"OK")
+        for unknown in (b"old", b"nobody", b"stays:1"):
+            wire.send(b"stats mrc %b\r\n" % unknown)
+            self.assertEqual(wire.line(), b"CLIENT_ERROR no such namespace")
+        new = wire.stats("mrc new")
+        self.assertEqual((new["state"], new["sampled_reads"], new["sampled_keys"]), ("young", "0", "0"))
+        self.assertGreaterEqual(int(wire.stats("mrc stays")["sampled_reads"]), int(before["sampled_reads"]))
+        read_through(wire, 100000, 8000, name=b"new")
+        self.curve_of(wire, "new")
+
+    @larder_only
+    def test_a_server_too_small_for_curves_of_tenants(self):
+        wire = Wire(self.server("-m", "64", "-t", "2", "--namespaces", "a=0-100").port)
+        self.addCleanup(wire.close)
+        rows = wire.stats("mrc a")
+        self.assertEqual((rows["state"], "no room" in rows["why"]), ("none", True))
+        needed = -(-int(rows["limit_maxbytes_needed"]) >> 20)
+        for limit, state in ((needed - 1, "none"), (needed, "young")):
+            wire = Wire(self.server("-m", str(limit), "-t", "2", "--namespaces", "a=0-100").port)
+            self.addCleanup(wire.close)
+            self.assertEqual(wire.stats("mrc a")["state"], state, limit)
 
     @larder_only
     def test_a_plan_for_a_running_server(self):

@@ -4,6 +4,7 @@
 //!
 //! ```text
 //! limit = columns + index + connection buffers (their cap) + sessions (their cap) + bookkeeping + temperature
+//!         + curves of namespaces
 //! ```
 //!
 //! Columns get what the others leave. As the index grows, the share of the columns shrinks by whole slabs, and the
@@ -94,12 +95,20 @@ pub(crate) struct Limits {
     bytes_max: u64,
     /// Bytes of ghost, hitmap and shadows, or what is set aside for them.
     temperature_bytes: AtomicU64,
+    /// Bytes that are set aside for the curves of namespaces.
+    curves_bytes: AtomicU64,
 }
 
 impl Limits {
     /// A limit that starts at `budget` and may be raised to `bytes_max`.
     pub(crate) fn new(budget: Budget, set_aside: SetAside, bytes_max: u64) -> Limits {
-        Limits { budget: Mutex::new(budget), set_aside, bytes_max, temperature_bytes: AtomicU64::new(0) }
+        Limits {
+            budget: Mutex::new(budget),
+            set_aside,
+            bytes_max,
+            temperature_bytes: AtomicU64::new(0),
+            curves_bytes: AtomicU64::new(0),
+        }
     }
 
     /// The shares of the present limit.
@@ -125,6 +134,21 @@ impl Limits {
     /// Sets aside `bytes` for ghost, hitmap and shadows.
     pub(crate) fn set_temperature_bytes(&self, bytes: u64) {
         self.temperature_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes that the curves of namespaces may take.
+    pub(crate) fn curves_bytes(&self) -> u64 {
+        self.curves_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Sets aside `bytes` for the curves of namespaces.
+    pub(crate) fn set_curves_bytes(&self, bytes: u64) {
+        self.curves_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// What temperature and the curves of namespaces take of what the columns would have.
+    pub(crate) fn others_bytes(&self) -> u64 {
+        self.temperature_bytes() + self.curves_bytes()
     }
 }
 

@@ -16,7 +16,7 @@ use crate::penalties::Penalties;
 use crate::recovery::{Recovered, recover};
 use crate::references::pages_bytes_max;
 use crate::save::{Saved, settle_flash};
-use crate::sizing::{Sizing, SizingDesk};
+use crate::sizing::{NoCurve, Sizing, SizingDesk};
 use crate::temperature::{TemperatureKind, TemperatureStats};
 use crate::transfers::Transfers;
 use larder_allocation::{WorthMode, WorthOptions};
@@ -201,6 +201,14 @@ impl Cache {
         self.sizing.sizing(&self.store)
     }
 
+    /// What more and less memory would mean for one namespace, from a sample of its own traffic.
+    ///
+    /// # Errors
+    /// No namespace has this name, or the memory limit leaves no room for curves of so many namespaces.
+    pub fn sizing_of_namespace(&self, name: &[u8]) -> Result<Sizing, NoCurve> {
+        self.sizing.sizing_of_namespace(&self.store, name)
+    }
+
     /// Statistics of the policy: the present ones, or while the keeper is at work those of its last round.
     pub fn temperature_stats(&self) -> TemperatureStats {
         self.keeper.stats()
@@ -342,7 +350,7 @@ impl Cache {
             index_bytes: self.store.index.bytes(),
             buffers_cap_bytes: budget.buffers_bytes,
             sessions_cap_bytes: budget.sessions_bytes,
-            bookkeeping_bytes: budget.bookkeeping_bytes,
+            bookkeeping_bytes: budget.bookkeeping_bytes + self.store.limits.curves_bytes(),
             temperature_bytes: self.store.limits.temperature_bytes(),
         }
     }
@@ -402,6 +410,7 @@ impl Cache {
     pub fn set_namespaces(&self, list: &[Namespace], delimiter: u8) -> Result<(), String> {
         check_namespaces(list)?;
         self.store.namespaces.set(list, delimiter, self.store.workers_max() + 1);
+        self.sizing.follow(&self.store);
         Ok(())
     }
 

@@ -621,17 +621,17 @@ impl ItemStore {
         });
     }
 
-    /// Gives the columns what the index and the temperature leave of the limit.
+    /// Gives the columns what the index, the temperature and the curves of namespaces leave of the limit.
     pub(crate) fn share_out(&self) {
         let budget = self.limits.budget();
         self.index.set_growth_limit(budget.index_bytes_max() / INDEX_BYTES_PER_BUCKET);
-        self.memory.set_limit(budget.columns_bytes(self.index.bytes() + self.limits.temperature_bytes()));
+        self.memory.set_limit(budget.columns_bytes(self.index.bytes() + self.limits.others_bytes()));
     }
 
     /// Whether a limit that is shared out like this leaves columns enough, in whole slabs, for all workers and the
     /// keeper to go on with.
     pub(crate) fn leaves_columns(&self, budget: &Budget) -> bool {
-        let others = self.index.bytes() + self.limits.temperature_bytes();
+        let others = self.index.bytes() + self.limits.others_bytes();
         let per_slab = self.memory.geometry().columns_per_slab as usize;
         let slabs = (budget.columns_bytes(others) / self.column_bytes()) as usize / per_slab;
         // The keeper has counters, too.

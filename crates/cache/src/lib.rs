@@ -106,7 +106,7 @@ pub use placement::Placement;
 pub use ranking::{Candidate, ColumnStatus};
 pub use recovery::Recovered;
 pub use save::Saved;
-pub use sizing::Sizing;
+pub use sizing::{NoCurve, Sizing};
 pub use temperature::{
     CudaOptions, Fifo, HitmapMaker, Judged, Patience, Published, PublishedPolicyOptions, Queue, Resident,
     Residents, Sweep, Temperature, TemperatureKind, TemperatureStats, Verdict,

@@ -18,8 +18,9 @@ use crate::random::Random;
 use arc_swap::ArcSwap;
 use larder_item::{Expiry, Location};
 use larder_memory::Guard;
+use std::num::NonZeroU8;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// The most namespaces that can be named.
 pub const NAMESPACES_MAX: usize = 64;
@@ -115,8 +116,13 @@ struct Counts {
     evictions: AtomicU64,
 }
 
-struct Row {
+/// One namespace, and what is known of it.
+pub(crate) struct Row {
     namespace: Namespace,
+    /// Its number, which stays when settings change. Another namespace has it only long after this one is gone.
+    pub(crate) number: NonZeroU8,
+    /// Uses of its keys whose digest is below this number are wanted for its curve. The keeper sets it.
+    pub(crate) curve_below: AtomicU32,
     /// One for each worker, and the last one for the keeper. They stay when settings change.
     counts: Arc<[CachePadded<Counts>]>,
     items: AtomicU64,
@@ -124,6 +130,20 @@ struct Row {
 }
 
 impl Row {
+    /// Reads of its keys since it was named.
+    pub(crate) fn gets(&self) -> u64 {
+        self.sum(|counts| &counts.gets)
+    }
+
+    /// About how many bytes its items take.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Relaxed)
+    }
+
+    fn sum(&self, of: fn(&Counts) -> &AtomicU64) -> u64 {
+        self.counts.iter().map(|one| of(&one.0).load(Relaxed)).sum()
+    }
+
     fn standing(&self, memory_bytes: u64) -> Standing {
         let bytes = self.bytes.load(Relaxed);
         let share = |percent: u8| memory_bytes / 100 * u64::from(percent);
@@ -137,18 +157,38 @@ impl Row {
     }
 }
 
+/// The namespaces that were named last.
 #[derive(Default)]
-struct Table {
+pub(crate) struct Table {
     delimiter: u8,
     /// In order of name.
-    rows: Vec<Row>,
+    pub(crate) rows: Vec<Row>,
+    /// The number that was given last.
+    last_number: u8,
 }
 
 impl Table {
     fn find(&self, key: &[u8]) -> Option<usize> {
-        let name = name_of(key, self.delimiter)?;
+        self.named(name_of(key, self.delimiter)?)
+    }
+
+    fn named(&self, name: &[u8]) -> Option<usize> {
         self.rows.binary_search_by(|row| row.namespace.name.as_bytes().cmp(name)).ok()
     }
+
+    /// The namespace with this name.
+    pub(crate) fn row(&self, name: &[u8]) -> Option<&Row> {
+        self.named(name).map(|nth| &self.rows[nth])
+    }
+}
+
+/// What the curves want to hear of a key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct WantedOf {
+    /// The number of its namespace, if it has one.
+    pub(crate) number: Option<NonZeroU8>,
+    /// The curve of its namespace wants uses of keys whose digest is below this number.
+    pub(crate) below: u32,
 }
 
 /// What a key has before the first delimiter.
@@ -211,10 +251,24 @@ impl Namespaces {
         let before = self.table.load();
         let same = before.delimiter == delimiter;
         let fresh = || (0..blocks).map(|_| CachePadded(Counts::default())).collect();
+        let mut last_number = before.last_number;
+        // There are far fewer namespaces than numbers. Uses of those that are gone may still be on their way.
+        let mut new_number = || {
+            loop {
+                last_number = last_number.wrapping_add(1);
+                if let Some(number) = NonZeroU8::new(last_number)
+                    && before.rows.iter().all(|row| row.number != number)
+                {
+                    return number;
+                }
+            }
+        };
         let row = |namespace: &Namespace| {
             let old = before.rows.iter().find(|row| same && row.namespace.name == namespace.name);
             Row {
                 namespace: namespace.clone(),
+                number: old.map_or_else(&mut new_number, |row| row.number),
+                curve_below: AtomicU32::new(0),
                 counts: old.map_or_else(fresh, |row| row.counts.clone()),
                 items: AtomicU64::new(old.map_or(0, |row| row.items.load(Relaxed))),
                 bytes: AtomicU64::new(old.map_or(0, |row| row.bytes.load(Relaxed))),
@@ -222,9 +276,27 @@ impl Namespaces {
         };
         let mut rows: Vec<Row> = list.iter().map(row).collect();
         rows.sort_by(|one, other| one.namespace.name.cmp(&other.namespace.name));
-        self.table.store(Arc::new(Table { delimiter, rows }));
+        self.table.store(Arc::new(Table { delimiter, rows, last_number }));
         self.is_on.store(!list.is_empty(), Relaxed);
         self.has_least.store(list.iter().any(|namespace| namespace.least_percent > 0), Relaxed);
+    }
+
+    /// The namespaces that were named last.
+    pub(crate) fn table(&self) -> Arc<Table> {
+        self.table.load_full()
+    }
+
+    /// What the curves of namespaces want to hear of a key.
+    pub(crate) fn wanted_of(&self, key: &[u8]) -> WantedOf {
+        if !self.are_on() {
+            return WantedOf { number: None, below: 0 };
+        }
+        let table = self.table.load();
+        let row = table.find(key).map(|nth| &table.rows[nth]);
+        WantedOf {
+            number: row.map(|row| row.number),
+            below: row.map_or(0, |row| row.curve_below.load(Relaxed)),
+        }
     }
 
     fn count(&self, key: &[u8], block: usize, add: impl FnOnce(&Counts)) {
@@ -314,16 +386,14 @@ impl Namespaces {
     pub(crate) fn stats(&self, memory_bytes: u64) -> Vec<NamespaceStats> {
         let table = self.table.load();
         let stats = table.rows.iter().map(|row| {
-            let sum =
-                |of: fn(&Counts) -> &AtomicU64| row.counts.iter().map(|one| of(&one.0).load(Relaxed)).sum();
             let share = |percent: u8| memory_bytes / 100 * u64::from(percent);
             NamespaceStats {
-                gets: sum(|counts| &counts.gets),
-                hits: sum(|counts| &counts.hits),
-                sets: sum(|counts| &counts.sets),
-                evictions: sum(|counts| &counts.evictions),
+                gets: row.gets(),
+                hits: row.sum(|counts| &counts.hits),
+                sets: row.sum(|counts| &counts.sets),
+                evictions: row.sum(|counts| &counts.evictions),
                 items: row.items.load(Relaxed),
-                bytes: row.bytes.load(Relaxed),
+                bytes: row.bytes(),
                 share_bytes: (share(row.namespace.least_percent), share(row.namespace.most_percent)),
                 namespace: row.namespace.clone(),
             }
@@ -362,6 +432,27 @@ mod tests {
         assert_eq!(namespaces.stats(1000).iter().map(|row| row.gets).collect::<Vec<_>>(), [3]);
         namespaces.set(&[], b':', 2);
         assert!(!namespaces.are_on() && namespaces.stats(1000).is_empty());
+    }
+
+    #[test]
+    fn a_number_is_not_given_again_soon() {
+        let namespaces = Namespaces::new();
+        let number = |name: &str| namespaces.wanted_of(format!("{name}:1").as_bytes()).number;
+        assert_eq!(number("stays"), None);
+        namespaces.set(&[namespace("stays", 0, 100, 0)], b':', 1);
+        let stays = number("stays");
+        assert!(stays.is_some());
+        let mut before = Vec::new();
+        for nth in 0..600 {
+            let name = format!("n{nth}");
+            namespaces.set(&[namespace("stays", 0, 100, 0), namespace(&name, 0, 100, 0)], b':', 1);
+            let given = number(&name).expect("it is named");
+            assert_eq!(number("stays"), stays, "what stays keeps its number");
+            assert!(Some(given) != stays && !before.iter().rev().take(250).any(|old| *old == given), "{nth}");
+            before.push(given);
+        }
+        namespaces.set(&[namespace("stays", 0, 100, 0)], b'/', 1);
+        assert_ne!(namespaces.wanted_of(b"stays/1").number, stays, "its keys are others");
     }
 
     #[test]

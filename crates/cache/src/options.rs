@@ -104,7 +104,7 @@ pub struct MemoryUse {
     pub buffers_cap_bytes: u64,
     /// The most that the sessions of encrypted connections may hold, set aside in the same way.
     pub sessions_cap_bytes: u64,
-    /// Bookkeeping of columns, pages of references, and what admission to flash remembers.
+    /// Bookkeeping of columns, pages of references, samples for curves, and what admission to flash remembers.
     pub bookkeeping_bytes: u64,
     /// Ghost, hitmap and shadows, or what is set aside for them.
     pub temperature_bytes: u64,

@@ -78,12 +78,14 @@ impl<T> PageQueue<T> {
 /// References on their way to the keeper, and which of them are wanted.
 pub(crate) struct ReferenceQueue {
     pub(crate) pages: PageQueue<Reference>,
-    /// References whose digest is below this number are wanted, by the policy or for the curve.
+    /// References whose digest is below this number are wanted, by the policy or for a curve.
     below: AtomicU32,
     /// Those that the policy wants.
     policy_below: AtomicU32,
-    /// Those that the curve wants.
+    /// Those that a curve wants, of the cache or of a namespace.
     curve_below: AtomicU32,
+    /// Those that the curve of the whole cache wants.
+    whole_curve_below: AtomicU32,
 }
 
 impl ReferenceQueue {
@@ -94,6 +96,7 @@ impl ReferenceQueue {
             below: AtomicU32::new(0),
             policy_below: AtomicU32::new(0),
             curve_below: AtomicU32::new(0),
+            whole_curve_below: AtomicU32::new(0),
         }
     }
 
@@ -110,10 +113,15 @@ impl ReferenceQueue {
         digest.bits() < self.policy_below.load(Relaxed)
     }
 
-    /// Whether the curve wants it.
+    /// Whether a curve wants it, of the cache or of a namespace.
     #[inline(always)]
     pub(crate) fn curve_wants(&self, digest: Digest) -> bool {
         digest.bits() < self.curve_below.load(Relaxed)
+    }
+
+    /// Whether the curve of the whole cache wants it.
+    pub(crate) fn whole_curve_wants(&self, digest: Digest) -> bool {
+        digest.bits() < self.whole_curve_below.load(Relaxed)
     }
 
     /// The policy wants only references whose digest is below `below` from now on.
@@ -121,9 +129,11 @@ impl ReferenceQueue {
         self.want(&self.policy_below, below);
     }
 
-    /// The curve wants only references whose digest is below `below` from now on.
-    pub(crate) fn curve_wants_below(&self, below: u32) {
-        self.want(&self.curve_below, below);
+    /// The curve of the whole cache wants only references whose digest is below `whole` from now on, and those of
+    /// namespaces want only references whose digest is below `namespaces`.
+    pub(crate) fn curves_want_below(&self, whole: u32, namespaces: u32) {
+        self.whole_curve_below.store(whole, Relaxed);
+        self.want(&self.curve_below, whole.max(namespaces));
     }
 
     fn want(&self, whose: &AtomicU32, below: u32) {
@@ -232,13 +242,17 @@ mod tests {
         assert_eq!(asks(0), (false, false, false));
         queue.policy_wants_below(10);
         assert_eq!((asks(9), asks(10)), ((true, true, false), (false, false, false)));
-        queue.curve_wants_below(20);
+        queue.curves_want_below(20, 0);
         assert_eq!(
             (asks(9), asks(19), asks(20)),
             ((true, true, true), (true, false, true), (false, false, false))
         );
         queue.policy_wants_below(0);
-        queue.curve_wants_below(5);
+        queue.curves_want_below(5, 0);
         assert_eq!((asks(4), asks(5)), ((true, false, true), (false, false, false)));
+        queue.curves_want_below(5, 7);
+        assert_eq!((asks(6), asks(7)), ((true, false, true), (false, false, false)));
+        let whole = |bits| queue.whole_curve_wants(Digest::from_bits(bits));
+        assert_eq!((whole(4), whole(5)), (true, false));
     }
 }

@@ -233,6 +233,27 @@ impl Sampled {
         self.below = self.below_max;
     }
 
+    /// Allows `keys` keys from now on, at least one. A sample of more gives those of the largest digests up, and the
+    /// memory that it needed. Space that deleted items left free is forgotten.
+    pub fn limit_keys(&mut self, keys: usize) {
+        let is_less = keys < self.keys_max;
+        self.keys_max = keys.max(1);
+        self.reads_to_halving = self.reads_to_halving.min(READS_PER_KEY * self.keys_max as u64);
+        if is_less {
+            let stack = std::mem::take(&mut self.stack);
+            let (costs_us, expire_s) =
+                (std::mem::take(&mut self.costs_us), std::mem::take(&mut self.expire_s));
+            self.by_digest = BinaryHeap::new();
+            for (key, bytes) in stack.rising() {
+                let (digest, number) = (key as u32, stack.number(key).unwrap_or(0));
+                if digest < self.below {
+                    let (cost_us, expires_s) = (costs_us[number], expire_s[number]);
+                    self.insert(digest, Use { bytes, cost_us, expires_s });
+                }
+            }
+        }
+    }
+
     /// Takes a smaller share of the keys, 7/8 of the present one, unless the sample is small already.
     pub fn thin_out(&mut self) {
         if self.keys() > self.keys_max / 4 {
@@ -586,6 +607,42 @@ mod tests {
             assert!(error < 0.02 && error > 0.0, "alpha {alpha}: {error}");
             assert!(sample.bytes() < Sampled::bytes_for(8192), "{} B", sample.bytes());
         }
+    }
+
+    #[test]
+    fn the_curves_of_small_samples_are_on_average_within_two_hundredths() {
+        let mut errors = Vec::new();
+        for (alpha, seed) in [(0.7, 0), (0.9, 0), (1.1, 0), (0.7, 1), (0.9, 1), (1.1, 1)] {
+            let mut zipf = Zipf::new(50_000, alpha);
+            zipf.state = seed;
+            let (mut sample, mut exact) = (Sampled::new(512, BITS, 5), Sampled::new(1 << 20, BITS, 0));
+            for _ in 0..150_000 {
+                let key = zipf.next() + (seed << 32);
+                feed(&mut sample, Step::Hit(key));
+                feed(&mut exact, Step::Hit(key));
+            }
+            errors.push(mean_error(&sample, &exact, 22 << 20));
+        }
+        let mean = errors.iter().sum::<f64>() / errors.len() as f64;
+        assert!(mean < 0.02 && mean > 0.0, "{mean}: {errors:?}");
+    }
+
+    #[test]
+    fn fewer_keys_take_less_memory_and_stay_in_order() {
+        let (mut sample, mut fresh) = (Sampled::new(4096, BITS, 0), Sampled::new(300, BITS, 0));
+        for key in 0..4000 {
+            feed(&mut sample, Step::Store(key));
+            feed(&mut fresh, Step::Store(key));
+        }
+        sample.limit_keys(300);
+        assert_eq!((sample.keys(), sample.below()), (fresh.keys(), fresh.below()));
+        assert!(sample.stack.rising().eq(fresh.stack.rising()));
+        assert!(sample.bytes() < Sampled::bytes_for(300), "{} B", sample.bytes());
+        sample.limit_keys(4096);
+        for key in (0..4000).filter(|key| digest(*key) < sample.below()).collect::<Vec<_>>() {
+            feed(&mut sample, Step::Hit(key));
+        }
+        assert_eq!(sample.curve().at(1 << 30).miss_ratio, 0.0);
     }
 
     #[test]

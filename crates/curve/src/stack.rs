@@ -142,6 +142,15 @@ impl Stack {
         self.sums.all()
     }
 
+    /// The keys of all items and their weights, the lowest item first.
+    pub fn rising(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let slots = self.bottom..self.next;
+        slots.filter(|slot| self.owner[*slot] != NOBODY).map(|slot| {
+            let key = self.keys[self.owner[slot] as usize];
+            (key, self.sums.get(slot))
+        })
+    }
+
     /// Removes the lowest item as if it had never been stored. Returns whether there was one.
     pub fn forget_lowest(&mut self) -> bool {
         while self.bottom < self.next && self.owner[self.bottom] == NOBODY {
@@ -304,6 +313,7 @@ mod tests {
                 prop_assert_eq!(stack.items(), list.len());
                 prop_assert_eq!(stack.total(), list.iter().map(|item| item.1).sum::<u64>());
                 prop_assert!(stack.number(key).is_some_and(|number| number < 300));
+                prop_assert!(stack.rising().eq(list.iter().rev().copied()));
             }
         }
     }

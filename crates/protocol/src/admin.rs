@@ -68,6 +68,8 @@ pub enum StatsKind<'a> {
     LargeKeysReset,
     /// `stats mrc`, which memcached does not have.
     Mrc,
+    /// `stats mrc <namespace>`
+    MrcOf(&'a [u8]),
     /// `stats latency`, which memcached does not have.
     Latency,
     /// Any other word. memcached answers `ERROR` to words it does not know.
@@ -295,7 +297,7 @@ pub(crate) fn stats<'a>(mut words: Words<'a>) -> Arguments<StatsKind<'a>> {
         b"penalties" => StatsKind::Penalties,
         b"hotkeys" => shown_or_reset(words, StatsKind::HotKeys, StatsKind::HotKeysReset)?,
         b"largekeys" => shown_or_reset(words, StatsKind::LargeKeys, StatsKind::LargeKeysReset)?,
-        b"mrc" => StatsKind::Mrc,
+        b"mrc" => words.next().map_or(StatsKind::Mrc, StatsKind::MrcOf),
         b"latency" => StatsKind::Latency,
         other => StatsKind::Other(other),
     };

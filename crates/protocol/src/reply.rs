@@ -38,6 +38,7 @@ replies! {
     STATS_DETAIL_USAGE = "CLIENT_ERROR usage: stats detail on|off|dump";
     STATS_KEYS_NOT_ALLOWED = "CLIENT_ERROR stats of keys not allowed";
     STATS_DETAIL_NOT_ALLOWED = "CLIENT_ERROR stats detail not allowed";
+    NO_SUCH_NAMESPACE = "CLIENT_ERROR no such namespace";
     CACHEDUMP_NOT_ALLOWED = "CLIENT_ERROR stats cachedump not allowed";
     ILLEGAL_SLAB = "CLIENT_ERROR Illegal slab id";
     FLUSH_NOT_ALLOWED = "CLIENT_ERROR flush_all not allowed";

@@ -14,7 +14,7 @@ use crate::keys;
 use crate::latency::{Class, Histogram, WorkerLatency, total, total_fetches};
 use crate::sizing;
 use crate::worth;
-use larder_cache::{Cache, NamespaceStats, TemperatureStats, Totals};
+use larder_cache::{Cache, NamespaceStats, Sizing, TemperatureStats, Totals};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -82,6 +82,7 @@ impl Source for Metrics {
         families.extend(namespace_families(&self.cache.namespaces()));
         families.extend(watch_families(&self.state.watch().counts(), self.state.watch().watchers()));
         families.extend(self.sizes());
+        families.extend(self.sizes_of_namespaces());
         families.extend(self.flash());
         families
     }
@@ -99,15 +100,17 @@ impl Source for Metrics {
     }
 
     fn curve(&self) -> CurveShown {
-        let sizing = self.cache.sizing();
-        CurveShown {
+        let shown = |sizing: &Sizing| CurveShown {
             is_young: sizing.is_young,
             limit_bytes: sizing.limit_bytes,
             capacity_bytes: sizing.capacity_bytes,
             span_bytes: sizing.span_bytes,
             knows_penalties: sizing::knows_penalties(&self.cache),
-            points: sizing::points(&sizing),
-        }
+            points: sizing::points(sizing),
+            namespaces: Vec::new(),
+        };
+        let namespaces = self.sizings_of_namespaces().map(|(name, sizing)| (name, shown(&sizing)));
+        CurveShown { namespaces: namespaces.collect(), ..shown(&self.cache.sizing()) }
     }
 
     fn moment(&self) -> Moment {
@@ -246,6 +249,35 @@ impl Metrics {
                 sizing.reads,
             ),
         ]
+    }
+
+    /// The namespaces that have a curve, in order of name.
+    fn sizings_of_namespaces(&self) -> impl Iterator<Item = (String, Sizing)> + '_ {
+        let names = self.cache.namespaces().into_iter().map(|of| of.namespace.name);
+        names.filter_map(|name| Some((name.clone(), self.cache.sizing_of_namespace(name.as_bytes()).ok()?)))
+    }
+
+    /// What each namespace would miss if it had more bytes, or fewer. No family where no namespace has a curve that
+    /// rests on enough reads.
+    fn sizes_of_namespaces(&self) -> Option<Family> {
+        let ready = self.sizings_of_namespaces().filter(|(_, sizing)| !sizing.is_young);
+        let samples: Vec<Sample> = ready
+            .flat_map(|(name, sizing)| {
+                sizing::rows(&sizing, 0.0).into_iter().map(move |row| Sample {
+                    labels: vec![("namespace", name.clone()), ("memory", row.name.to_owned())],
+                    value: Value::Amount(row.miss_ratio),
+                })
+            })
+            .collect();
+        let family = Family {
+            name: "namespace_expected_miss_ratio",
+            help: "Share of recent reads of a namespace, from 0 to 1, that would miss if its items could take so many \
+                   times the bytes that they take now, as estimated by a model of LRU from a sample of its keys.",
+            unit: "",
+            kind: Kind::Gauge,
+            samples,
+        };
+        (!family.samples.is_empty()).then_some(family)
     }
 
     fn memory(&self, io: &IoSnapshot) -> [Family; 5] {

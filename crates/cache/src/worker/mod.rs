@@ -63,7 +63,7 @@ pub struct Worker {
     /// Room for the value that an edit makes, kept for its memory.
     made_value: Vec<u8>,
     references: PagePool<Reference>,
-    /// Uses of sampled keys, for the curve.
+    /// Uses of sampled keys, for the curves.
     uses: PagePool<UseRecord>,
     /// Reads from flash. `None`: there is no flash, or it cannot be read.
     fetcher: Option<Fetcher>,
@@ -216,19 +216,33 @@ impl Worker {
     fn note_wanted(&self, reference: Reference, at: Location) {
         let keeper = &self.cache.keeper;
         keeper.note(reference, &self.references);
-        self.note_use(reference.digest(), |digest| {
+        let digest = reference.digest();
+        if keeper.references().curve_wants(digest) {
             let guard = self.reader.pin();
             let item = guard.item(at);
-            if reference.is_store() { UseRecord::store(digest, &item) } else { UseRecord::hit(digest, &item) }
-        });
+            let of = if reference.is_store() { UseRecord::store } else { UseRecord::hit };
+            self.note_sampled_use(item.key(), of(digest, &item));
+        }
     }
 
-    /// Leaves a trace of a use for the curve, if it wants to hear of this key.
+    /// Leaves a trace of a use for the curves, if one of them wants to hear of this key.
     #[inline]
-    fn note_use(&self, digest: Digest, use_of: impl FnOnce(Digest) -> UseRecord) {
+    fn note_use(&self, digest: Digest, key: &[u8], use_of: impl FnOnce(Digest) -> UseRecord) {
+        if self.cache.keeper.references().curve_wants(digest) {
+            self.note_sampled_use(key, use_of(digest));
+        }
+    }
+
+    /// The digest is below the bound of some curve: leaves a trace if it is below that of the whole cache's curve, or
+    /// below that of the key's namespace.
+    #[cold]
+    #[inline(never)]
+    fn note_sampled_use(&self, key: &[u8], used: UseRecord) {
         let keeper = &self.cache.keeper;
-        if keeper.references().curve_wants(digest) && self.uses.push(use_of(digest), &self.cache.sizing.uses)
-        {
+        let wanted = self.cache.store.namespaces.wanted_of(key);
+        let digest = used.digest();
+        let is_wanted = keeper.references().whole_curve_wants(digest) || digest.bits() < wanted.below;
+        if is_wanted && self.uses.push(used.of_namespace(wanted.number), &self.cache.sizing.uses) {
             keeper.wake();
         }
     }

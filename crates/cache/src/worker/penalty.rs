@@ -40,8 +40,8 @@ impl Worker {
 
     /// The answer to a GET of this key is that there is no such item. The store that follows ends the miss.
     #[inline]
-    pub fn note_miss(&self, hash: KeyHash) {
-        self.note_use(Digest::of(hash), UseRecord::miss);
+    pub fn note_miss(&self, hash: KeyHash, key: &[u8]) {
+        self.note_use(Digest::of(hash), key, UseRecord::miss);
         let now_us = self.batch_began_us();
         if now_us != 0 && self.cache.penalties.note_miss(hash, now_us) == Noted::Forgotten {
             self.counters().misses_forgotten.add(1);

@@ -176,7 +176,7 @@ impl Worker {
     /// A read was answered with what flash has of the key, and the item was not brought to memory.
     pub fn note_flash_hit(&self, hash: KeyHash, key: &[u8], found: &Found) {
         let expiry = expiry_of(&self.cache.store.clock, found);
-        self.note_use(Digest::of(hash), |digest| UseRecord::flash_hit(digest, key, found, expiry));
+        self.note_use(Digest::of(hash), key, |digest| UseRecord::flash_hit(digest, key, found, expiry));
     }
 
     /// As [`Worker::get`], but leaves no trace: warmth and counters stay as they are.

@@ -382,7 +382,9 @@ impl Worker {
         bucket.remove(&found);
         drop(bucket);
         store.died(&guard, at, self.counters());
-        self.note_use(Digest::of(hash), UseRecord::gone);
+        if self.cache.keeper.references().curve_wants(Digest::of(hash)) {
+            self.note_sampled_use(guard.item(at).key(), UseRecord::gone(Digest::of(hash)));
+        }
         true
     }
 
@@ -400,7 +402,7 @@ impl Worker {
         let is_absent = at.is_none_or(|at| self.life(at, &guard.item(at)) != Life::Live);
         if is_absent {
             self.invalidate(hash, key);
-            self.note_use(Digest::of(hash), UseRecord::gone);
+            self.note_use(Digest::of(hash), key, UseRecord::gone);
         }
         is_absent
     }

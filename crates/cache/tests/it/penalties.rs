@@ -51,7 +51,7 @@ impl Bench {
         let hash = self.cache.hash(key.as_bytes());
         let is_hit = self.worker.get(hash, key.as_bytes()).is_some();
         if !is_hit {
-            self.worker.note_miss(hash);
+            self.worker.note_miss(hash, key.as_bytes());
         }
         is_hit
     }
@@ -100,7 +100,7 @@ fn a_worker_that_is_told_no_time_measures_nothing() {
     let bench = Bench::new(|_| {});
     let mut other = bench.cache.worker();
     let hash = bench.cache.hash(b"key");
-    other.note_miss(hash);
+    other.note_miss(hash, b"key");
     other.store(&bench.store("key", b"value"));
     assert_eq!(bench.subclass("key"), None);
 }

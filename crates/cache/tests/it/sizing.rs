@@ -1,19 +1,26 @@
 //! What other sizes of the cache would miss, from the traffic of real workers.
 
 use larder_cache::*;
+use larder_curve::Stack;
+use larder_item::HEADER_BYTES;
 use std::sync::Arc;
 
-/// Reads and read-through stores of random keys of Zipf's law, exponent 1.
+/// Reads and read-through stores of random keys of Zipf's law.
 struct Load {
     sums: Vec<f64>,
     state: u64,
 }
 
 impl Load {
+    /// The exponent is 1.
     fn new(keys: u32) -> Load {
+        Load::of(keys, 1.0)
+    }
+
+    fn of(keys: u32, exponent: f64) -> Load {
         let mut sum = 0.0;
         let sums = (1..=keys).map(|rank| {
-            sum += 1.0 / f64::from(rank);
+            sum += f64::from(rank).powf(-exponent);
             sum
         });
         Load { sums: sums.collect(), state: 1 }
@@ -32,8 +39,16 @@ impl Load {
 }
 
 fn cache(limit_mib: u64) -> Arc<Cache> {
-    let options =
-        CacheOptions { limit_bytes: limit_mib << 20, workers: 1, seed: Some(3), ..CacheOptions::default() };
+    cache_with_seed(limit_mib, 3)
+}
+
+fn cache_with_seed(limit_mib: u64, seed: u64) -> Arc<Cache> {
+    let options = CacheOptions {
+        limit_bytes: limit_mib << 20,
+        workers: 1,
+        seed: Some(seed),
+        ..CacheOptions::default()
+    };
     Cache::new(options).expect("a small cache can be made")
 }
 
@@ -50,7 +65,7 @@ fn serve(cache: &Arc<Cache>, worker: &mut Worker, load: &mut Load, reads: u32) -
         } else {
             misses += 1;
             worker.counters().get_misses.add(1);
-            worker.note_miss(hash);
+            worker.note_miss(hash, key.as_bytes());
             worker.store(&Store::set(key.as_bytes(), hash, &value[..100 + number * 7919 % 900]));
         }
         if n % 64 == 0 {
@@ -119,4 +134,147 @@ fn flushed_and_deleted_keys_leave_the_sample() {
     serve(&cache, &mut worker, &mut load, 10_000);
     cache.flush(None);
     assert_eq!(cache.sizing().keys, 0);
+}
+
+/// A tenant, and the definition of its curve: a list of all its items, the distance of every read.
+struct Tenant {
+    name: &'static str,
+    load: Load,
+    list: Stack,
+    distances: Vec<Option<u64>>,
+}
+
+impl Tenant {
+    fn new(name: &'static str, keys: u32, exponent: f64) -> Tenant {
+        Tenant { name, load: Load::of(keys, exponent), list: Stack::new(), distances: Vec::new() }
+    }
+
+    /// One read, as a server serves it; a miss stores the item.
+    fn read(&mut self, cache: &Arc<Cache>, worker: &mut Worker) {
+        let number = self.load.key();
+        let key = format!("{}:{number}", self.name);
+        let (key, value) = (key.as_bytes(), &[7; 4000][..100 + number * 7919 % 3800]);
+        let depth = self.list.touch(number as u64, (HEADER_BYTES + key.len() + value.len()) as u64);
+        self.distances.push(depth.map(|depth| depth.above + depth.weight));
+        let hash = cache.hash(key);
+        let is_hit = worker.get(hash, key).is_some();
+        worker.count_read_of_namespace(key, is_hit);
+        if is_hit {
+            worker.counters().get_hits.add(1);
+        } else {
+            worker.counters().get_misses.add(1);
+            worker.note_miss(hash, key);
+            worker.store(&Store::set(key, hash, value));
+        }
+    }
+
+    /// The mean difference between the curve and its definition at 500 sizes up to `most`.
+    fn error_of(&self, sizing: &Sizing, most: u64) -> f64 {
+        let mut sorted: Vec<u64> = self.distances.iter().flatten().copied().collect();
+        sorted.sort_unstable();
+        let exact = |bytes: u64| {
+            1.0 - sorted.partition_point(|distance| *distance <= bytes) as f64 / self.distances.len() as f64
+        };
+        let apart = |nth: u64| (sizing.curve.at(most / 500 * nth).miss_ratio - exact(most / 500 * nth)).abs();
+        (1..=500).map(apart).sum::<f64>() / 500.0
+    }
+}
+
+fn named(names: &[&str]) -> Vec<Namespace> {
+    let of = |name: &&str| Namespace {
+        name: (*name).to_owned(),
+        least_percent: 0,
+        most_percent: 100,
+        ttl_max_s: 0,
+    };
+    names.iter().map(of).collect()
+}
+
+/// Serves reads of both, three of the second for each one of the first.
+fn serve_both(cache: &Arc<Cache>, worker: &mut Worker, tenants: &mut [Tenant; 2], reads: u32) {
+    for n in 0..reads {
+        tenants[usize::from(n % 4 != 0)].read(cache, worker);
+        if n % 64 == 0 {
+            worker.quiesce();
+        }
+        if n % 2048 == 0 {
+            worker.tick();
+            cache.tick();
+            cache.tend();
+        }
+    }
+    worker.tick();
+    cache.tend();
+}
+
+#[test]
+fn each_namespace_has_the_curve_of_its_own_items() {
+    let mut errors = Vec::new();
+    for seed in 1..=3 {
+        let cache = cache_with_seed(256, seed);
+        let mut worker = cache.worker();
+        cache.set_namespaces(&named(&["small", "large"]), b':').expect("a list that can be");
+        let mut tenants = [Tenant::new("small", 60_000, 0.9), Tenant::new("large", 400_000, 0.7)];
+        serve_both(&cache, &mut worker, &mut tenants, 400_000);
+        assert!(cache.totals().evictions > 1000, "memory is short");
+        let mut bytes = cache.sizing().bytes;
+        for (tenant, footprint_mib) in tenants.iter().zip([108, 700]) {
+            let sizing = cache.sizing_of_namespace(tenant.name.as_bytes()).expect("it has a curve");
+            assert!(!sizing.is_young && sizing.dropped_pages == 0, "{}: {sizing:?}", tenant.name);
+            assert!(sizing.keys > 600 && sizing.keys < 700, "{}: {} keys", tenant.name, sizing.keys);
+            errors.push(tenant.error_of(&sizing, (footprint_mib << 20).min(sizing.span_bytes)));
+            bytes += sizing.bytes;
+        }
+        assert!(bytes * 500 < 256 << 20, "{bytes} B are more than 0.2 % of the limit");
+        let at = |name: &str| {
+            let sizing = cache.sizing_of_namespace(name.as_bytes()).expect("a curve");
+            sizing.curve.at(100 << 20).miss_ratio
+        };
+        assert!(at("large") > at("small") + 0.3, "{} {}", at("large"), at("small"));
+    }
+    let mean = errors.iter().sum::<f64>() / errors.len() as f64;
+    assert!(mean < 0.02, "mean error {mean}: {errors:?}");
+    assert!(errors.iter().all(|error| (1e-6..0.03).contains(error)), "{errors:?}");
+}
+
+#[test]
+fn namespaces_that_come_and_go_have_curves_of_their_own_time() {
+    let cache = cache(256);
+    let mut worker = cache.worker();
+    let set = |names: &[&str]| cache.set_namespaces(&named(names), b':').expect("a list that can be");
+    let sizing = |name: &str| cache.sizing_of_namespace(name.as_bytes());
+    assert_eq!(sizing("small").unwrap_err(), NoCurve::NoSuchNamespace);
+    set(&["small"]);
+    let columns = cache.memory_use().bookkeeping_bytes;
+    let mut tenants = [Tenant::new("small", 20_000, 0.9), Tenant::new("large", 100_000, 0.7)];
+    serve_both(&cache, &mut worker, &mut tenants, 100_000);
+    let alone = sizing("small").expect("it has a curve");
+    assert!(alone.reads > 500 && alone.keys > 200, "{} {}", alone.reads, alone.keys);
+    assert_eq!(sizing("large").unwrap_err(), NoCurve::NoSuchNamespace);
+
+    // What stays keeps what was counted; what is new starts with nothing.
+    set(&["large", "small"]);
+    assert_eq!(sizing("small").expect("it stays").reads, alone.reads);
+    assert_eq!(sizing("large").expect("it is new").reads, 0);
+    assert!(cache.memory_use().bookkeeping_bytes <= columns + 4096, "both share what one had");
+    serve_both(&cache, &mut worker, &mut tenants, 50_000);
+    assert!(sizing("small").expect("it stays").reads > alone.reads);
+    assert!(sizing("large").expect("it is new").reads > 500);
+
+    // Uses of what is gone are on their way while another one gets a curve.
+    tenants[0].read(&cache, &mut worker);
+    set(&["other"]);
+    worker.tick();
+    cache.tend();
+    assert_eq!(sizing("small").unwrap_err(), NoCurve::NoSuchNamespace);
+    assert_eq!((sizing("other").expect("it is new").keys, sizing("other").expect("it is new").reads), (0, 0));
+
+    // Too many for so little memory: none has a curve, and the whole cache's goes on.
+    let many: Vec<String> = (0..NAMESPACES_MAX).map(|nth| format!("n{nth}")).collect();
+    set(&many.iter().map(String::as_str).collect::<Vec<_>>());
+    let Err(NoCurve::NoRoom { limit_bytes_needed }) = sizing("n7") else { panic!("no room") };
+    assert!(limit_bytes_needed > 1 << 30 && limit_bytes_needed < 16 << 30, "{limit_bytes_needed}");
+    assert!(cache.sizing().reads > 1000);
+    set(&[]);
+    assert_eq!(sizing("n7").unwrap_err(), NoCurve::NoSuchNamespace);
 }

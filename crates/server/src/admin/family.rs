@@ -55,6 +55,8 @@ pub struct CurveShown {
     pub knows_penalties: bool,
     /// Bytes of items, miss ratio, and microseconds that misses cost for each read.
     pub points: Vec<(u64, f64, f64)>,
+    /// The names of the namespaces that have curves, and these curves: limit and capacity are what their items take.
+    pub namespaces: Vec<(String, CurveShown)>,
 }
 
 /// The main numbers at one moment.

@@ -77,8 +77,16 @@ pub(super) fn keys_json(keys: Option<&KeyRows>) -> String {
     rows.to_string()
 }
 
-/// The curve as a JSON object.
-pub(super) fn curve_json(curve: &CurveShown) -> String {
+/// The curve as a JSON object, with the curves of the namespaces in `namespaces`.
+pub(super) fn curve_json(shown: &CurveShown) -> String {
+    let mut json = curve(shown);
+    let namespaces: Map<String, Json> =
+        shown.namespaces.iter().map(|(name, shown)| (name.clone(), curve(shown))).collect();
+    json["namespaces"] = namespaces.into();
+    json.to_string()
+}
+
+fn curve(curve: &CurveShown) -> Json {
     json!({
         "young": curve.is_young,
         "limit_bytes": curve.limit_bytes,
@@ -87,7 +95,6 @@ pub(super) fn curve_json(curve: &CurveShown) -> String {
         "penalties_known": curve.knows_penalties,
         "points": curve.points,
     })
-    .to_string()
 }
 
 fn family(family: &Family) -> Json {

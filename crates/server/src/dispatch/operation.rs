@@ -81,6 +81,8 @@ pub(super) enum Operation<'a> {
     /// Names the servers of the fleet.
     NameFleet,
     Stats(StatsTopic),
+    /// What the namespace with this name would miss with more memory or less.
+    SizingOf(&'a [u8]),
     /// What `stats detail` counted.
     PrefixCounts,
     /// Counts are shown from now on.
@@ -411,6 +413,7 @@ impl Operation<'_> {
             }
             Operation::Describe { .. }
             | Operation::Stats(_)
+            | Operation::SizingOf(_)
             | Operation::PrefixCounts
             | Operation::List { .. }
             | Operation::Watch { .. }

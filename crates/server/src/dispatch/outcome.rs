@@ -158,6 +158,8 @@ pub(super) enum Refusal {
     NotFirst,
     /// The request names something that does not exist.
     Malformed,
+    /// No namespace has the name.
+    NoSuchNamespace,
     /// There are as many watchers as there may be.
     TooManyWatchers,
     /// There is no memory for a watcher, or it would not be a stream.

@@ -46,13 +46,39 @@ pub(super) fn run(args: &PlanArgs, address: &str) -> Result<(), Failure> {
     if goals.is_empty() {
         goals.extend(now.map(|now| Goal::Sla((now.latency_us * AS_FAST).ceil())));
     }
-    let notices = notices(&sizing, &flash, now.as_ref());
+    let mut notices = notices(&sizing, &flash, now.as_ref());
+    notices.extend(of_namespaces(&mut live)?);
     args.output.deliver(&show::report(&planner, now.as_ref(), &goals, &notices).map_err(Failure::Failed)?)
+}
+
+/// What each namespace that has a curve would miss with more memory and less.
+fn of_namespaces(live: &mut Live) -> Result<Vec<String>, LiveError> {
+    let namespaces = live.stats("namespaces")?;
+    let mut notices = Vec::new();
+    for name in namespaces.rows().filter_map(|(row, _)| row.strip_suffix(":gets")) {
+        // One that is gone by now is refused.
+        let Ok(stats) = live.stats(&format!("mrc {name}")) else { continue };
+        if stats.text("state") == Some("ready") {
+            let missed = |times: &str| {
+                let ratio = stats.number(&format!("{times}:miss_ratio")).unwrap_or(1.0);
+                format!("{times} {}", percent(ratio))
+            };
+            notices.push(format!(
+                "namespace {name}: its items take {}; reads that would miss with multiples of that: {}",
+                size(stats.number("item_bytes").unwrap_or(0.0)),
+                ["0.5x", "1x", "2x", "4x"].map(missed).join(", ")
+            ));
+        }
+    }
+    Ok(notices)
+}
+
+fn percent(ratio: f64) -> String {
+    format!("{:.1} %", ratio * 100.0)
 }
 
 /// What a reader should know of the figures.
 fn notices(sizing: &LiveSizing, flash: &Stats, now: Option<&Split>) -> Vec<String> {
-    let percent = |ratio: f64| format!("{:.1} %", ratio * 100.0);
     let mut notices = vec![format!(
         "the server has {} of memory, in which {} of items fit; its sample reaches to {} of items, and beyond that the \
          curve is taken to be flat",

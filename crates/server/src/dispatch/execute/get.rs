@@ -110,7 +110,7 @@ impl Executor {
             counters.cmd_touch.add(1);
             counters.touch_misses.add(1);
         }
-        self.worker.note_miss(get.hash);
+        self.worker.note_miss(get.hash, get.key);
         self.observe_miss(progress.fd, get);
         composer.compose(GetOutcome::Miss);
     }
@@ -188,7 +188,7 @@ impl Executor {
         let Some(hit) = hit else {
             counters.cmd_get.add(1);
             counters.get_misses.add(1);
-            self.worker.note_miss(hash);
+            self.worker.note_miss(hash, key);
             let is_refused = missing.is_some() && !created;
             let outcome = if is_refused { ReadOutcome::NoMemoryToCreate } else { ReadOutcome::Miss };
             compose(Outcome::Read(outcome));
@@ -229,7 +229,7 @@ impl Executor {
         let token_won = created || (!token_taken && wants_token && self.worker.claim_token(hash, key));
         if token_won {
             // The client fetches the value now, whether there is an old one or none.
-            self.worker.note_miss(hash);
+            self.worker.note_miss(hash, key);
         }
         if !read.leaves_no_trace {
             self.worker.note_fetch(&hit);

@@ -43,7 +43,7 @@ impl Executor {
                 }
                 None => {
                     counters.get_misses.add(1);
-                    self.worker.note_miss(key.hash);
+                    self.worker.note_miss(key.hash, key.key);
                 }
             }
         }

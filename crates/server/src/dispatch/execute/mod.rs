@@ -41,7 +41,7 @@ pub(super) use stats::rusage;
 pub(super) use streams::{Received, UploadEnd, UploadStart};
 
 use super::operation::{Operation, StatsTopic};
-use super::outcome::{Outcome, Refusal, Tail};
+use super::outcome::{Outcome, Refusal, StatRows, Tail};
 use super::progress::Progress;
 use super::state::ServerState;
 use crate::latency::WorkerLatency;
@@ -195,6 +195,14 @@ impl Executor {
                 let rows = self.stats(*topic, progress);
                 compose(Outcome::Stats(&rows));
                 return true;
+            }
+            Operation::SizingOf(name) => {
+                let mut rows = StatRows::default();
+                if self.stats_mrc_of(name, &mut rows) {
+                    compose(Outcome::Stats(&rows));
+                    return true;
+                }
+                Outcome::Refused(Refusal::NoSuchNamespace)
             }
             Operation::RefreshCertificates => {
                 let refreshed = self.state.refresh_certificates();

@@ -184,6 +184,7 @@ fn compose_admin(form: &Words, output: &mut Output, outcome: Outcome<'_>) {
             Refusal::TooManyPrefixes => reply::TOO_MANY_PREFIXES,
             Refusal::NotFirst => form.not_first,
             Refusal::Malformed => reply::BAD_SHUTDOWN,
+            Refusal::NoSuchNamespace => reply::NO_SUCH_NAMESPACE,
             Refusal::TooManyWatchers => reply::WATCHER_TOO_MANY,
             Refusal::NoRoomToWatch => reply::WATCHER_FAILED,
             Refusal::LimitTooSmall => reply::MEMLIMIT_TOO_SMALL,

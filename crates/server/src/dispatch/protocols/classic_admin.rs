@@ -87,7 +87,7 @@ pub(super) fn command<'a>(
     }
 }
 
-fn stats<'a>(kind: StatsKind<'_>) -> (Operation<'a>, Form) {
+fn stats(kind: StatsKind<'_>) -> (Operation<'_>, Form) {
     let words = match kind {
         StatsKind::Reset | StatsKind::HotKeysReset | StatsKind::LargeKeysReset => {
             Words { done: reply::RESET, ..OK }
@@ -104,7 +104,7 @@ fn stats<'a>(kind: StatsKind<'_>) -> (Operation<'a>, Form) {
 }
 
 /// What statistics a client asks for, or what it does to them, in any of memcached's protocols.
-pub(super) fn stats_operation<'a>(kind: StatsKind<'_>) -> Operation<'a> {
+pub(super) fn stats_operation(kind: StatsKind<'_>) -> Operation<'_> {
     Operation::Stats(match kind {
         StatsKind::General => StatsTopic::General,
         StatsKind::Settings => StatsTopic::Settings,
@@ -122,6 +122,7 @@ pub(super) fn stats_operation<'a>(kind: StatsKind<'_>) -> Operation<'a> {
         StatsKind::HotKeysReset => return Operation::ResetHotKeys,
         StatsKind::LargeKeysReset => return Operation::ResetLargeKeys,
         StatsKind::Mrc => StatsTopic::Mrc,
+        StatsKind::MrcOf(name) => return Operation::SizingOf(name),
         StatsKind::Latency => StatsTopic::Latency,
         StatsKind::DetailDump => return Operation::PrefixCounts,
         StatsKind::Reset => return Operation::ResetStats,
