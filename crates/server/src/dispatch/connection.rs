@@ -129,7 +129,6 @@ impl Connection {
     pub(super) fn completed(&mut self) {
         self.progress.tries = 0;
         self.keys_done = 0;
-        self.input_wanted = 0;
     }
 }
 

@@ -767,6 +767,7 @@ impl Service for Dispatcher {
         let most = if self.state.buffers_are_tight() { OUTPUT_TIGHT_BYTES } else { OUTPUT_SOFT_BYTES };
         for ready in batch.iter_mut() {
             ready.connection.progress.waits = false;
+            ready.connection.input_wanted = 0;
             ready.connection.output.limit(most);
         }
         let mut window = Window::new();
