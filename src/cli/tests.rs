@@ -6,7 +6,8 @@ use std::path::PathBuf;
 
 use larder_server::settings::{
     Address, AdminAddress, Admit, Backend, Device, FlashDevice, ListenerTls, LogFormat, MIB, Objective,
-    Pages, PinCpus, Placement, Port, Protocol, Recover, Settings, Temperature, WithoutEffect, WorthMode,
+    Pages, PinCpus, Placement, Port, Protocol, Recover, Settings, Temperature, UserNamespace, WithoutEffect,
+    WorthMode,
 };
 
 use super::flags::{FLAGS, Flag, Takes, Topic};
@@ -221,6 +222,14 @@ fn flags_of_the_protocol() {
         s.shutdown_enabled = true;
     });
     sets("-Y /tmp/users", |s| s.auth_file = Some("/tmp/users".into()));
+    sets("-Y /tmp/users --user-namespaces ada=shop,bob=shop", |s| {
+        s.auth_file = Some("/tmp/users".into());
+        let of = |user: &str| UserNamespace { user: user.to_owned(), namespace: "shop".to_owned() };
+        s.user_namespaces = vec![of("ada"), of("bob")];
+    });
+    refuses("-Y /tmp/users --user-namespaces ada", "expected USER=NAME");
+    refuses("-Y /tmp/users -D - --user-namespaces ada=my-shop", "without '-'");
+    refuses("-Y /tmp/users --user-namespaces ada=a,ada=b", "two namespaces");
     sets("-D -", |s| (s.prefix_delimiter, s.detail_enabled) = (b'-', true));
 }
 
