@@ -368,8 +368,9 @@ fn every_row_of_the_table_sets_something_and_toml_says_the_same() {
 
         // A UDP port alone is the port of TCP as well.
         let tcp_port = if flag.long == "udp-port" { by_flag.udp_port } else { by_flag.tcp_port };
-        // SASL needs users, who cannot log in over UDP.
-        let users = if flag.short == Some('S') { "-Y /tmp/x" } else { "" };
+        // SASL needs users, who cannot log in over UDP, and so do namespaces of users.
+        let needs_users = flag.short == Some('S') || flag.long == "user-namespaces";
+        let users = if needs_users { "-Y /tmp/x" } else { "" };
         // Memory is not kept where there is flash.
         let flash = if flag.long == "keep" { "" } else { "--flash /tmp/x" };
         assert_eq!(
