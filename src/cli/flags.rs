@@ -11,7 +11,7 @@ use super::compatible;
 use super::error::nearest;
 use super::values::{
     address, admin, admit, bytes, cpus, device, flash_devices, host_name, namespaces, one_of, path, port,
-    switch, whole,
+    switch, user_namespaces, whole,
 };
 
 /// One flag.
@@ -248,6 +248,13 @@ pub(crate) static FLAGS: &[Flag] = &[
                more memory or less",
         example: "session=20-50/3600,page=0-40",
         set: |s, v| { s.namespaces = namespaces(v)?; Ok(()) }, ..ROW
+    },
+    Flag {
+        long: "user-namespaces", takes: Takes::List("USER=NAME"), topic: Topic::Memory,
+        help: "users of the file of -Y, separated by commas, each with the NAME of a namespace (--namespaces): NAME \
+               and the delimiter are put before each of the user's keys, and taken off again in what the user is shown",
+        example: "alice=session,bob=page",
+        set: |s, v| { s.user_namespaces = user_namespaces(v)?; Ok(()) }, ..ROW
     },
     Flag {
         long: "device", takes: Takes::Value("NAME"), topic: Topic::Memory,

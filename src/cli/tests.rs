@@ -6,7 +6,8 @@ use std::path::PathBuf;
 
 use larder_server::settings::{
     Address, AdminAddress, Admit, Backend, Device, FlashDevice, ListenerTls, LogFormat, MIB, Objective,
-    Pages, PinCpus, Placement, Port, Protocol, Recover, Settings, Temperature, WithoutEffect, WorthMode,
+    Pages, PinCpus, Placement, Port, Protocol, Recover, Settings, Temperature, UserNamespace, WithoutEffect,
+    WorthMode,
 };
 
 use super::flags::{FLAGS, Flag, Takes, Topic};
@@ -221,6 +222,14 @@ fn flags_of_the_protocol() {
         s.shutdown_enabled = true;
     });
     sets("-Y /tmp/users", |s| s.auth_file = Some("/tmp/users".into()));
+    sets("-Y /tmp/users --user-namespaces ada=shop,bob=shop", |s| {
+        s.auth_file = Some("/tmp/users".into());
+        let of = |user: &str| UserNamespace { user: user.to_owned(), namespace: "shop".to_owned() };
+        s.user_namespaces = vec![of("ada"), of("bob")];
+    });
+    refuses("-Y /tmp/users --user-namespaces ada", "expected USER=NAME");
+    refuses("-Y /tmp/users -D - --user-namespaces ada=my-shop", "without '-'");
+    refuses("-Y /tmp/users --user-namespaces ada=a,ada=b", "two namespaces");
     sets("-D -", |s| (s.prefix_delimiter, s.detail_enabled) = (b'-', true));
 }
 
@@ -359,8 +368,9 @@ fn every_row_of_the_table_sets_something_and_toml_says_the_same() {
 
         // A UDP port alone is the port of TCP as well.
         let tcp_port = if flag.long == "udp-port" { by_flag.udp_port } else { by_flag.tcp_port };
-        // SASL needs users, who cannot log in over UDP.
-        let users = if flag.short == Some('S') { "-Y /tmp/x" } else { "" };
+        // SASL needs users, who cannot log in over UDP, and so do namespaces of users.
+        let needs_users = flag.short == Some('S') || flag.long == "user-namespaces";
+        let users = if needs_users { "-Y /tmp/x" } else { "" };
         // Memory is not kept where there is flash.
         let flash = if flag.long == "keep" { "" } else { "--flash /tmp/x" };
         assert_eq!(

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use larder_server::settings::{
     Address, AdminAddress, Admit, Device, FlashDevice, ListenerTls, Namespace, OpsPolicy, PinCpus, Port,
-    SIMULATED_PROFILES,
+    SIMULATED_PROFILES, UserNamespace,
 };
 
 /// A whole number from `least` to `most`.
@@ -217,6 +217,19 @@ fn namespace(text: &str) -> Result<Namespace, String> {
         most_percent: most.parse().map_err(|_| bad())?,
         ttl_max_s: ttl.parse().map_err(|_| bad())?,
     })
+}
+
+/// `USER=NAME`, separated by commas; nothing for none.
+pub(super) fn user_namespaces(text: &str) -> Result<Vec<UserNamespace>, String> {
+    let one = |text: &str| {
+        let bad = || format!("'{text}' is no namespace of a user: expected USER=NAME");
+        let (user, namespace) = text.split_once('=').filter(|(user, _)| !user.is_empty()).ok_or_else(bad)?;
+        Ok(UserNamespace { user: user.to_owned(), namespace: namespace.to_owned() })
+    };
+    match text {
+        "" => Ok(Vec::new()),
+        _ => text.split(',').map(one).collect(),
+    }
 }
 
 /// `off`, `auto`, or a list of CPUs and ranges of them.

@@ -1,7 +1,6 @@
 """Users: who may come in by which protocol, what each may do, and what attempts that fail cost the others."""
 
 import hashlib
-import os
 import signal
 import threading
 import time
@@ -9,42 +8,12 @@ import time
 import packets
 import support
 from packets import packet, plain, store
-from process_support import Case, larder_only, run_to_end
+from process_support import larder_only, run_to_end
 from resp_support import ask, command, receive
+from users_support import UsersCase
 
 # An attempt that fails is answered after one to two seconds.
 DELAY_SECONDS_MIN = 0.9
-
-
-class UsersCase(Case):
-    """A test with a file of users."""
-
-    def setUp(self):
-        self.path = os.path.join(self.folder(), "users")
-
-    def write(self, *lines):
-        """Replaces the file."""
-        with open(self.path, "w", encoding="ascii") as file:
-            file.write("".join(line + "\n" for line in lines))
-        os.chmod(self.path, 0o600)
-
-    def text(self, server, user, password, timeout=10.0):
-        """A text connection with the answer to its login."""
-        connection = self.connection(server, timeout=timeout)
-        words = ("%s %s" % (user, password)).encode()
-        connection.send(b"set auth 0 0 %d\r\n%b\r\n" % (len(words), words))
-        return connection, connection.line()
-
-    def binary(self, server, user, password):
-        """A binary connection with the status of its login."""
-        connection = self.connection(server)
-        return connection, packets.ask(connection, plain(user.encode(), password.encode())).status
-
-    def counts(self, server, *login):
-        """How many attempts were made, and how many failed."""
-        connection, _ = self.text(server, *login)
-        stats = connection.stats()
-        return int(stats[b"auth_cmds"]) - 1, int(stats[b"auth_errors"])
 
 
 @larder_only

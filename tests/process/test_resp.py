@@ -51,6 +51,13 @@ class Values(Case):
         refused = ask(connection, b"SET", b"k" * 65_537, b"v")
         self.assertEqual(refused, b"-ERR key is too long (65536 bytes at most)")
 
+    def test_long_requests_behind_others(self):
+        connection = self.connection(self.running)
+        for _ in range(20):
+            connection.send(command(b"PING") + command(b"MSET", b"k", LARGE[:300_000]) + command(b"PING"))
+            self.assertEqual([receive(connection) for _ in range(3)], [b"PONG", b"OK", b"PONG"])
+        self.assertEqual(ask(connection, b"GET", b"k"), LARGE[:300_000])
+
     def test_replies_of_a_transaction_are_bounded(self):
         connection = self.connection(self.running)
         self.assertEqual(ask(connection, b"SET", b"large", LARGE), b"OK")

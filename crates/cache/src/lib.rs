@@ -100,7 +100,7 @@ pub use larder_memory::check_keep_path;
 pub use larder_memory::{Alone, ColumnId, Gate, Item, Left, NodeId, NumaNodes, PagesWanted, Value};
 pub use large_keys::{LargeKey, LargeKeys};
 pub use level::{Exclusive, FlashLevel};
-pub use namespaces::{NAMESPACES_MAX, Namespace, NamespaceStats, check_namespaces};
+pub use namespaces::{NAMESPACE_BYTES_MAX, NAMESPACES_MAX, Namespace, NamespaceStats, check_namespaces};
 pub use options::{CacheError, CacheOptions, MemoryUse};
 pub use placement::Placement;
 pub use ranking::{Candidate, ColumnStatus};

@@ -24,8 +24,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// The most namespaces that can be named.
 pub const NAMESPACES_MAX: usize = 64;
-/// The longest name, bytes.
-pub(crate) const NAMESPACE_BYTES_MAX: usize = 100;
+/// The longest name of a namespace, bytes.
+pub const NAMESPACE_BYTES_MAX: usize = 100;
 /// The most that the least shares of all namespaces may come to, percent.
 pub(crate) const LEAST_PERCENT_MAX: u32 = 80;
 /// Those above their shares give all that is given while they have more than one part in so many of the memory. With

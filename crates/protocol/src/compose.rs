@@ -70,7 +70,7 @@ pub fn signed(out: &mut Vec<u8>, number: i64) {
 }
 
 /// Appends `VALUE <key> <flags> <bytes>[ <cas>]\r\n`. The value and its own `\r\n` follow.
-#[inline]
+#[inline(always)]
 pub fn value_line(out: &mut Vec<u8>, key: &[u8], flags: u32, bytes: u32, cas: Option<u64>) {
     let mut tail = Backward::new();
     tail.byte(b'\n');
@@ -91,7 +91,7 @@ pub fn value_line(out: &mut Vec<u8>, key: &[u8], flags: u32, bytes: u32, cas: Op
 }
 
 /// Appends a hit of a classic retrieval: the value line, the value, `\r\n`.
-#[inline]
+#[inline(always)]
 pub fn value(out: &mut Vec<u8>, key: &[u8], flags: u32, data: &[u8], cas: Option<u64>) {
     value_line(out, key, flags, data.len() as u32, cas);
     out.extend_from_slice(data);

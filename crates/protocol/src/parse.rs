@@ -8,7 +8,7 @@ use crate::step::{ParseOptions, Step};
 ///
 /// The result for a prefix of a buffer is either [`Step::NeedMore`] or the result for the whole buffer. Nothing
 /// behind the returned request is read.
-#[inline]
+#[inline(always)]
 pub fn parse<'a>(input: &'a [u8], options: &ParseOptions) -> Step<'a> {
     match *input {
         [b'g', b'e', b't', b' ', ..] => fast::get_line(input, b"get ".len(), false, options),

@@ -104,5 +104,7 @@ replies! {
     BAD_PREFIX = "CLIENT_ERROR a prefix has 1 to 219 bytes";
     TOO_MANY_PREFIXES = "SERVER_ERROR too many prefixes are being deleted: try again, or delete a shorter prefix";
     READ_ONLY = "CLIENT_ERROR not allowed: this user may only read";
+    OF_OTHERS = "CLIENT_ERROR not allowed: this user has a namespace, and this is about the whole server";
+    KEY_TOO_LONG = "CLIENT_ERROR a key has at most 250 bytes with the namespace of this user before it";
     WORTH_USAGE = "CLIENT_ERROR usage: worth mode penalty|hits|static, or worth objective requests|bytes|time";
 }

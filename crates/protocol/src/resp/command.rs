@@ -126,6 +126,15 @@ impl Keys {
             if self.step == 0 { 0 } else { usize::try_from(last + 1).unwrap_or(0).saturating_sub(first) };
         args.skip(first).take(count).step_by(step)
     }
+
+    /// Whether the argument at this place, the name of the command being at place 0, is a key of a request with `count`
+    /// arguments.
+    pub fn has(self, place: usize, count: usize) -> bool {
+        let (place, count) = (place as isize, count as isize);
+        let (first, step) = (isize::from(self.first), isize::from(self.step));
+        let last = if self.last < 0 { count + isize::from(self.last) } else { isize::from(self.last) };
+        step > 0 && (first..=last).contains(&place) && (place - first) % step == 0
+    }
 }
 
 impl Command {

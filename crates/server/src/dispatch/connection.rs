@@ -1,12 +1,14 @@
 //! One client's conversation, above its socket.
 
 use super::output::{Output, Pool};
+use super::own_keys::OwnKeys;
 use super::progress::Progress;
 use super::protocols::Protocol;
 use super::session::Session;
-use super::users::Access;
+use super::users::{Access, Rights};
 use crate::io::{Awaits, Conversation, Handle, Peer};
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// One client's conversation: its replies, its unfinished work, and how far its input is read.
 pub struct Connection {
@@ -15,6 +17,10 @@ pub struct Connection {
     protocol: Protocol,
     /// What the client may do. `None` = it has to log in first.
     access: Option<Access>,
+    /// The keys of the client. `None` = all.
+    own_keys: Option<Arc<OwnKeys>>,
+    /// The client may do everything, with all keys.
+    may_do_all: bool,
     /// The client has to log in before its input is read as requests.
     is_locked: bool,
     /// The client has named a mechanism of SASL, and its name and password follow.
@@ -48,6 +54,8 @@ impl Connection {
             progress: Progress::new(peer.id, peer.fd, is_datagram),
             protocol,
             access,
+            own_keys: None,
+            may_do_all: false,
             is_locked: false,
             has_begun_sasl: false,
             session: None,
@@ -65,6 +73,10 @@ impl Connection {
     /// The protocol or the access has changed.
     fn settle(&mut self) {
         self.is_locked = self.protocol == Protocol::Text && self.access.is_none();
+        self.may_do_all = self.access == Some(Access::Full) && self.own_keys.is_none();
+        if self.protocol == Protocol::Text && self.own_keys.is_some() {
+            self.protocol = Protocol::TextOfOwnKeys;
+        }
     }
 
     #[inline]
@@ -100,15 +112,28 @@ impl Connection {
         self.access
     }
 
-    /// Whether the client may do everything.
+    /// Whether the client may do everything, with all keys.
     #[inline]
     pub(super) fn may_do_all(&self) -> bool {
-        self.access == Some(Access::Full)
+        self.may_do_all
+    }
+
+    /// The keys of the client. `None` = all.
+    #[inline]
+    pub(super) fn own_keys(&self) -> Option<&Arc<OwnKeys>> {
+        self.own_keys.as_ref()
     }
 
     /// The client has logged in, or has failed to.
-    pub(super) fn set_access(&mut self, access: Option<Access>) {
-        self.access = access;
+    pub(super) fn set_rights(&mut self, rights: Option<Rights>) {
+        (self.access, self.own_keys) = match rights {
+            Some(Rights { access, keys }) => (Some(access), keys),
+            None => (None, None),
+        };
+        if let Some(session) = &mut self.session {
+            session.has_own_keys = self.own_keys.is_some();
+            session.settle();
+        }
         self.settle();
     }
 
@@ -129,7 +154,6 @@ impl Connection {
     pub(super) fn completed(&mut self) {
         self.progress.tries = 0;
         self.keys_done = 0;
-        self.input_wanted = 0;
     }
 }
 

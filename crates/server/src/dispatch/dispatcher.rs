@@ -16,19 +16,22 @@ mod cursor;
 mod packets;
 mod request_log;
 mod resp;
+mod restricted;
 mod sample;
 mod server;
 mod several;
 mod transaction;
+mod upload;
 
 use super::connection::Connection;
-use super::execute::{Executor, Received, UploadEnd, UploadStart};
-use super::operation::{Get, Operation};
-use super::outcome::{Outcome, Refusal};
+use super::execute::Executor;
+use super::operation::Get;
 use super::output::{OUTPUT_SOFT_BYTES, OUTPUT_TIGHT_BYTES, Pool};
+use super::own_keys::OwnKeys;
 use super::progress::{Busy, Progress};
 use super::protocols::{
-    self, AnyForm, AnyRequest, ClientTime, Command, Compose, KeyReply, Login, Next, PacketForm, Protocol,
+    self, AnyForm, AnyRequest, ClientTime, Command, Compose, KeyReply, KeyRooms, Login, Next, PacketForm,
+    Protocol,
 };
 use super::state::ServerState;
 use crate::io::{CloseReason, ConnectionId, Peer, Ready, Service, Transport};
@@ -36,10 +39,10 @@ use crate::latency::{Class, WorkerLatency};
 use crate::settings;
 use arrayvec::ArrayVec;
 use cursor::{Cursor, KeyRead};
-use larder_cache::{Expiry, KEY_BYTES_MAX, KeyHash, LookupStage, TagMatch, Worker};
+use larder_cache::{Expiry, KeyHash, LookupStage, TagMatch, Worker};
 use larder_protocol::resp::{Fault, Upload};
 use larder_protocol::{Keys, ParseOptions, Request, Step, binary, parse, reply};
-use request_log::{log_progress, log_request};
+use request_log::log_progress;
 use resp::{Call, RespWorker};
 use sample::Sampler;
 use std::ops::ControlFlow;
@@ -61,8 +64,7 @@ pub struct Dispatcher {
     latency: Arc<WorkerLatency>,
     pool: Rc<Pool>,
     parse_options: ParseOptions,
-    /// Room for one decoded key.
-    key_buffer: Box<[u8; KEY_BYTES_MAX]>,
+    key_rooms: Box<KeyRooms>,
     /// How many requests of each class the present turn executed.
     executed: [u32; Class::ALL.len()],
     /// How many requests of one connection are executed before another connection has its turn (`-R`).
@@ -186,7 +188,7 @@ impl Dispatcher {
             latency,
             pool: Rc::default(),
             parse_options,
-            key_buffer: Box::new([0; KEY_BYTES_MAX]),
+            key_rooms: Box::default(),
             executed: [0; Class::ALL.len()],
             logs: false,
             resp,
@@ -229,6 +231,7 @@ impl Dispatcher {
     ) -> bool {
         match ready.connection.protocol() {
             Protocol::Resp => self.gather_resp(ready, cursor, window),
+            Protocol::TextOfOwnKeys => self.gather_text_of_own_keys(ready, cursor, window),
             _ => self.gather_packets(ready, cursor, window),
         }
     }
@@ -328,9 +331,14 @@ impl Dispatcher {
             if cursor.at != ready.consumed {
                 return ControlFlow::Break(true);
             }
+            let protocol = ready.connection.protocol();
             self.take_turn(ready);
             let progressed = ready.consumed > cursor.at;
             cursor.at = ready.consumed;
+            // Who has logged in may have a namespace, and is gathered otherwise.
+            if ready.connection.protocol() != protocol {
+                return ControlFlow::Break(true);
+            }
             if ready.connection.needs_turn() && !progressed {
                 return ControlFlow::Break(false);
             }
@@ -344,7 +352,20 @@ impl Dispatcher {
     /// Puts a request that ends at `end` into the window. An empty key is none.
     #[inline(always)]
     fn push<'a>(&self, window: &mut Window<'a>, connection: u32, end: usize, key: &'a [u8], what: Work<'a>) {
-        let hash = self.executor.hash(key);
+        self.push_hashed(window, connection, end, key, self.executor.hash(key), what);
+    }
+
+    /// The same, for a key whose item has this hash.
+    #[inline(always)]
+    fn push_hashed<'a>(
+        &self,
+        window: &mut Window<'a>,
+        connection: u32,
+        end: usize,
+        key: &'a [u8],
+        hash: KeyHash,
+        what: Work<'a>,
+    ) {
         let at = match key {
             [] => LookupStage::Absent,
             _ => LookupStage::Prefetched(self.executor.lookup().prefetch_bucket(hash)),
@@ -476,7 +497,7 @@ impl Dispatcher {
             }
         }
         if self.sampler.passes(window.len()) {
-            self.sample(window);
+            self.sample(batch, window);
         }
         window.clear();
     }
@@ -484,10 +505,13 @@ impl Dispatcher {
     /// Looks at some keys of a window that was executed.
     #[cold]
     #[inline(never)]
-    fn sample(&mut self, window: &Window<'_>) {
-        let Dispatcher { sampler, executor, .. } = self;
+    fn sample(&mut self, batch: &[Ready<'_, Connection>], window: &Window<'_>) {
+        let Dispatcher { sampler, executor, key_rooms, .. } = self;
         sampler.each(window.len(), |at, stands_for, with_size| {
-            executor.note_sampled(window[at].hash, window[at].key, stands_for, with_size);
+            let WindowOp { connection, hash, key, .. } = &window[at];
+            let own_keys = batch[*connection as usize].connection.own_keys().filter(|_| !key.is_empty());
+            let key = own_keys.and_then(|own| own.item_key(key, &mut key_rooms.own)).unwrap_or(key);
+            executor.note_sampled(*hash, key, stands_for, with_size);
         });
     }
 
@@ -526,16 +550,16 @@ impl Dispatcher {
         hash: KeyHash,
         hints: &mut Hints,
     ) -> Progressed {
-        let Dispatcher { executor, key_buffer, executed, .. } = self;
-        let (key, hash) = match protocols::decoded_key(request, key_buffer) {
+        if !connection.may_do_all() {
+            return self.execute_restricted(connection, &AnyRequest::Text(request.clone()), hints);
+        }
+        let Dispatcher { executor, key_rooms, executed, .. } = self;
+        let (key, hash) = match protocols::decoded_key(request, &mut key_rooms.decoded) {
             Some(key) => (key, executor.hash(key)),
             None => (protocols::plain_key(request), hash),
         };
         let time = ClientTime::now(executor.clock());
-        let mut command = protocols::command(request, key, hash, time, connection.output.len() > 0);
-        if !connection.may_do_all() && !may_execute(connection, &mut command) {
-            return Progressed::Request;
-        }
+        let command = protocols::command(request, key, hash, time, connection.output.len() > 0);
         execute_command(executor, executed, connection, &command, hints)
     }
 
@@ -547,75 +571,11 @@ impl Dispatcher {
         }
     }
 
-    // ---- large values, lists and logins ----
-
-    /// A storage line whose value is longer than what is waited for in one piece. Only the line is consumed, and
-    /// nothing if the present item has to come from flash first.
-    fn begin_upload(&mut self, connection: &mut Connection, line: &[u8]) -> Progressed {
-        let Dispatcher { executor, key_buffer, parse_options, .. } = self;
-        let next = protocols::next_request(connection.protocol(), line, parse_options);
-        let Some(Next { request, upload_bytes: Some(value_bytes), .. }) = next else {
-            return Progressed::Request;
-        };
-        let mut command = read_command(&request, executor, key_buffer);
-        let end = connection.protocol().upload_end();
-        let rest_bytes = u64::from(value_bytes) + end.len() as u64;
-        if !connection.may_do_all() && !may_execute(connection, &mut command) {
-            connection.swallow = rest_bytes;
-            return Progressed::Request;
-        }
-        let Operation::Store(item) = &command.operation else { return Progressed::Request };
-        match executor.begin_upload(&mut connection.progress, &command.operation, item, line) {
-            UploadStart::Waits => return Progressed::Waits,
-            UploadStart::Receiving => {}
-            UploadStart::Refused(outcome) => {
-                command.reply.compose(&mut connection.output, Outcome::Stored(outcome));
-                connection.swallow = rest_bytes;
-            }
-        }
-        Progressed::Request
-    }
-
-    /// Takes in what has come of a large value. With its last byte, the value is stored.
-    fn continue_upload(&mut self, ready: &mut Ready<'_, Connection>) {
-        let Dispatcher { executor, key_buffer, parse_options, logs, .. } = self;
-        let input = &ready.input[ready.consumed..];
-        let protocol = ready.connection.protocol();
-        let (receiving, taken, how) =
-            match executor.receive(&mut ready.connection.progress, input, protocol.upload_end()) {
-                Received::Part(taken) => {
-                    ready.consumed += taken;
-                    return;
-                }
-                Received::Ended(receiving, taken, how) => (receiving, taken, how),
-            };
-        ready.consumed += taken;
-        if let UploadEnd::NoMemory { missing_bytes } = how {
-            ready.connection.swallow = (missing_bytes + protocol.upload_end().len()) as u64;
-        }
-        let line = receiving.request.clone();
-        let Some(Next { request, .. }) = protocols::next_request(protocol, &line, parse_options) else {
-            return;
-        };
-        let command = read_command(&request, executor, key_buffer);
-        let Operation::Store(item) = &command.operation else { return };
-        let progress = &mut ready.connection.progress;
-        let receiving = match how {
-            UploadEnd::Complete => executor.bring_present_of_upload(progress, receiving, &command.operation),
-            UploadEnd::BadEnd | UploadEnd::NoMemory { .. } => Some(receiving),
-        };
-        let Some(receiving) = receiving else { return };
-        let upload = receiving.upload;
-        let answered_before = ready.connection.output.len();
-        let outcome = executor.finish_upload(ready.connection.progress.fd, upload, item, how);
-        command.reply.compose(&mut ready.connection.output, outcome);
-        if *logs {
-            log_request(ready.connection, &line, answered_before);
-        }
-    }
+    // ---- lists and logins ----
 
     /// Something that is not a request: the next piece of a large value or of a list, bytes to throw away, a login.
     fn take_turn(&mut self, ready: &mut Ready<'_, Connection>) {
+        let own_keys = ready.connection.own_keys().cloned();
         let Connection { output, progress, swallow, .. } = &mut *ready.connection;
         match &progress.busy {
             Some(Busy::Sending(_)) if output.is_full() => {}
@@ -644,7 +604,9 @@ impl Dispatcher {
             Some(Busy::Pausing) => progress.busy = None,
             Some(Busy::Listing { .. }) if output.is_full() => {}
             Some(Busy::Listing { .. }) => {
-                self.executor.continue_listing(progress, |page| protocols::compose_listing(output, page));
+                let own_keys = own_keys.as_deref();
+                self.executor
+                    .continue_listing(progress, |page| protocols::compose_listing(output, page, own_keys));
             }
             // What a watcher sends means nothing.
             Some(Busy::Watching(watcher)) => {
@@ -666,10 +628,10 @@ impl Dispatcher {
         let Connection { output, progress, .. } = &mut *ready.connection;
         let input = &ready.input[ready.consumed..];
         let admit = |user: Option<(&[u8], &[u8])>| self.executor.log_in(progress, user);
-        let Login { consumed, input_wanted, access } = protocols::log_in(input, output, admit);
+        let Login { consumed, input_wanted, rights } = protocols::log_in(input, output, admit);
         ready.consumed += consumed;
         ready.connection.input_wanted = input_wanted;
-        ready.connection.set_access(access);
+        ready.connection.set_rights(rights);
     }
 
     // ---- waiting for flash ----
@@ -680,8 +642,9 @@ impl Dispatcher {
         if ready.connection.protocol() == Protocol::Resp {
             return self.read_ahead_of_resp(ready);
         }
-        let Dispatcher { executor, key_buffer, parse_options, .. } = self;
+        let Dispatcher { executor, key_rooms, parse_options, .. } = self;
         let (connection, input) = (&mut *ready.connection, ready.input);
+        let own_keys = connection.own_keys().cloned();
         let (protocol, connection_access) = (connection.protocol(), connection.access());
         let progress = &mut connection.progress;
         if connection_access.is_none() || !executor.may_read_ahead(progress) {
@@ -695,6 +658,14 @@ impl Dispatcher {
             if let Some(keys) = request.retrieved_keys() {
                 for key in keys.skip(skip).take(KEYS_AHEAD - keys_seen) {
                     keys_seen += 1;
+                    if let Some(own) = &own_keys {
+                        let own_key = own.item_key(key, &mut key_rooms.own);
+                        if !own_key.is_some_and(|key| executor.read_ahead(progress, executor.hash(key), key))
+                        {
+                            return;
+                        }
+                        continue;
+                    }
                     if group.is_full() && !read_group_ahead(executor, progress, &mut group) {
                         return;
                     }
@@ -708,7 +679,10 @@ impl Dispatcher {
                 if !read_group_ahead(executor, progress, &mut group) {
                     return;
                 }
-                let command = read_command(&request, executor, key_buffer);
+                let own_keys = own_keys.as_deref();
+                let Some(command) = read_command(&request, executor, key_rooms, own_keys, false) else {
+                    return;
+                };
                 if let Some((key, hash, _)) = command.operation.need()
                     && !executor.read_ahead(progress, hash, key)
                 {
@@ -767,6 +741,7 @@ impl Service for Dispatcher {
         let most = if self.state.buffers_are_tight() { OUTPUT_TIGHT_BYTES } else { OUTPUT_SOFT_BYTES };
         for ready in batch.iter_mut() {
             ready.connection.progress.waits = false;
+            ready.connection.input_wanted = 0;
             ready.connection.output.limit(most);
         }
         let mut window = Window::new();
@@ -855,24 +830,17 @@ fn read_group_ahead(executor: &mut Executor, progress: &mut Progress, group: &mu
     group.drain(..).all(|(hash, key)| executor.read_ahead(progress, hash, key))
 }
 
-/// Reads a request that did not come through the window as an operation.
+/// Reads a request that did not come through the window as an operation. `None` = its key is too long for an item.
 #[cold]
 fn read_command<'a>(
     request: &'a AnyRequest<'a>,
     executor: &Executor,
-    key_buffer: &'a mut [u8; KEY_BYTES_MAX],
-) -> Command<'a, AnyForm<'a>> {
-    request.command(key_buffer, |key| executor.hash(key), ClientTime::now(executor.clock()))
-}
-
-/// Whether a client that may only read may do what it asks for. If not, it is told so.
-#[cold]
-fn may_execute<F: Compose>(connection: &mut Connection, command: &mut Command<'_, F>) -> bool {
-    let may = command.restrict();
-    if !may {
-        command.reply.compose(&mut connection.output, Outcome::Refused(Refusal::NotAllowed));
-    }
-    may
+    rooms: &'a mut KeyRooms,
+    own_keys: Option<&OwnKeys>,
+    is_behind_others: bool,
+) -> Option<Command<'a, AnyForm<'a>>> {
+    let time = ClientTime::now(executor.clock());
+    request.command(rooms, own_keys, |key| executor.hash(key), time, is_behind_others)
 }
 
 /// Executes a command, unless it has to wait for flash first.

@@ -6,7 +6,7 @@ use super::state::ServerState;
 use crate::io::Buffers;
 use crate::settings::{
     Address, FlashDevice, FleetSettings, KeyFormat, ListenerTls, LogFormat, PinCpus, Protocol, Settings,
-    VerifyMode, ops_name, reclaim_name, recover_name,
+    UserNamespace, VerifyMode, ops_name, reclaim_name, recover_name,
 };
 use larder_cache::{Cache, Namespace};
 use std::path::PathBuf;
@@ -112,6 +112,10 @@ pub static SETTINGS: &[Setting] = &[
     row("namespaces", |s| list(&s.namespaces, namespace), Change::Live(|running, now, new| {
         running.cache.set_namespaces(&new.namespaces, now.prefix_delimiter)?;
         now.namespaces.clone_from(&new.namespaces);
+        Ok(())
+    })),
+    row("user-namespaces", |s| list(&s.user_namespaces, user_namespace), Change::ByFile(|_, now, new| {
+        now.user_namespaces.clone_from(&new.user_namespaces);
         Ok(())
     })),
     row("device", |s| s.device.to_string(), ARENA),
@@ -416,6 +420,11 @@ fn maybe<T>(value: Option<T>, text: impl Fn(T) -> String) -> String {
 fn namespace(of: &Namespace) -> String {
     let ttl = if of.ttl_max_s == 0 { String::new() } else { format!("/{}", of.ttl_max_s) };
     format!("{}={}-{}{ttl}", of.name, of.least_percent, of.most_percent)
+}
+
+/// The namespace of a user as it would be written.
+fn user_namespace(of: &UserNamespace) -> String {
+    format!("{}={}", of.user, of.namespace)
 }
 
 fn list<T>(values: &[T], text: impl Fn(&T) -> String) -> String {

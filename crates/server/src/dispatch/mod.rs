@@ -24,6 +24,7 @@ pub mod live;
 mod operation;
 mod outcome;
 mod output;
+mod own_keys;
 mod prefixes;
 mod progress;
 mod protocols;

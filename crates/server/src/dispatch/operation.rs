@@ -369,7 +369,7 @@ pub(super) enum Need {
     Know,
 }
 
-impl Operation<'_> {
+impl<'a> Operation<'a> {
     /// The key of an operation that depends on the present item, its hash, and what the operation needs of the item. A
     /// plain set depends on nothing, nor does a delete without a reply.
     pub(super) fn need(&self) -> Option<(&[u8], KeyHash, Need)> {
@@ -417,6 +417,33 @@ impl Operation<'_> {
             | Operation::PrefixCounts
             | Operation::List { .. }
             | Operation::Watch { .. }
+            | Operation::NameFleet
+            | Operation::Version
+            | Operation::Quit
+            | Operation::Nothing => Some(self),
+            _ => None,
+        }
+    }
+
+    /// What becomes of the operation for a client whose keys all begin with `prefix`. `None` = it may not be executed:
+    /// it is about the whole server, or shows keys of others. The composer of a list leaves out what is not the
+    /// client's.
+    pub(super) fn within(self, prefix: &'a [u8]) -> Option<Self> {
+        match self {
+            Operation::Flush { due_s: None } => Some(Operation::FlushPrefix { prefix }),
+            Operation::Stats(StatsTopic::HotKeys | StatsTopic::LargeKeys) => None,
+            Operation::Read(_)
+            | Operation::Store(_)
+            | Operation::Delete(_)
+            | Operation::Touch { .. }
+            | Operation::Arith(_)
+            | Operation::Look(_)
+            | Operation::Edit(..)
+            | Operation::Copy(_)
+            | Operation::Describe { .. }
+            | Operation::FlushPrefix { .. }
+            | Operation::Stats(_)
+            | Operation::List { .. }
             | Operation::NameFleet
             | Operation::Version
             | Operation::Quit

@@ -56,7 +56,7 @@ pub(super) enum Outcome<'w> {
     Edited(EditOutcome<'w>),
     Copied(Copied),
     /// `None` = there is no such item.
-    Described(Option<ItemDescription<'w>>),
+    Described(Option<ItemDescription>),
     Stats(&'w StatRows),
     /// Certificates were read again, or could not be, with the reason. `None` = nothing is encrypted.
     Certificates(&'w Option<Result<(), String>>),
@@ -150,6 +150,8 @@ pub(super) enum Refusal {
     Disabled,
     /// The client may only read.
     NotAllowed,
+    /// The client has a namespace, and the request is about the whole server.
+    OfOthers,
     /// A prefix is empty, or longer than what is known of long keys.
     BadPrefix,
     /// As many prefixes are being deleted as there is room for.
@@ -210,8 +212,7 @@ pub(super) struct ItemDetails<'w> {
 }
 
 /// All that is known of an item, without its value.
-pub(super) struct ItemDescription<'w> {
-    pub(super) key: &'w [u8],
+pub(super) struct ItemDescription {
     /// Seconds until the item expires; `None` = never.
     pub(super) ttl_s: Option<u32>,
     /// Seconds since the last access.

@@ -24,12 +24,17 @@ pub(super) struct Session {
     pub(super) resume: Resume,
     /// What a command on several keys has counted so far.
     pub(super) sum: i64,
+    /// The request at the front of the input, as it is executed for a user with a namespace.
+    pub(super) own_request: Option<OwnRequest>,
     /// Where a command on several keys goes on: how many keys are done, and where in its arguments the next one begins.
     pub(super) place: Option<(usize, usize)>,
     /// Commands that were executed in the present turn, and the last one of them.
     pub(super) commands: u32,
     pub(super) last_command: Option<Id>,
-    /// Requests need nothing but to be executed and answered: no transaction, and every reply is sent.
+    /// The client has a namespace.
+    pub(super) has_own_keys: bool,
+    /// Requests need nothing but to be executed and answered: no transaction, every reply is sent, and keys are taken
+    /// as they are.
     pub(super) is_plain: bool,
 }
 
@@ -88,6 +93,22 @@ pub(super) struct Queued {
     pub(super) count: usize,
 }
 
+/// A request with the prefix of the user before its keys. It is kept while the request goes on.
+pub(super) struct OwnRequest {
+    pub(super) bytes: Vec<u8>,
+    /// What it takes, in the account of connection buffers.
+    charge: Charge,
+}
+
+impl OwnRequest {
+    /// `None` = there is no room to keep it.
+    pub(super) fn new(bytes: Vec<u8>, buffers: Option<&Arc<Buffers>>) -> Option<OwnRequest> {
+        let mut charge = Charge::default();
+        let fits = buffers.is_none_or(|buffers| charge.try_grow(buffers, bytes.capacity() as u64));
+        fits.then_some(OwnRequest { bytes, charge })
+    }
+}
+
 /// The hash of a watched key's item, and the version of the item when the watch began.
 pub(super) struct Watched {
     pub(super) hash: KeyHash,
@@ -107,16 +128,21 @@ impl Session {
             watched_charge: Charge::default(),
             resume: Resume::default(),
             sum: 0,
+            own_request: None,
             place: None,
             commands: 0,
             last_command: None,
+            has_own_keys: false,
             is_plain: true,
         }
     }
 
     /// After a change of what requests need.
     pub(super) fn settle(&mut self) {
-        self.is_plain = self.transaction.is_none() && self.replies == Replies::All && !self.leaves_no_trace;
+        self.is_plain = self.transaction.is_none()
+            && self.replies == Replies::All
+            && !self.leaves_no_trace
+            && !self.has_own_keys;
         let queued = self.transaction.as_ref().map(|transaction| transaction.commands.len());
         self.client.set_state(self.version, queued, self.watched.len());
     }
@@ -140,7 +166,8 @@ impl Session {
     /// What the session has in the account of connection buffers.
     pub(super) fn held_bytes(&self) -> u64 {
         let queued = self.transaction.as_ref().map_or(0, |transaction| transaction.charge.bytes());
-        queued + self.watched_bytes()
+        let own = self.own_request.as_ref().map_or(0, |request| request.charge.bytes());
+        queued + own + self.watched_bytes()
     }
 
     /// No key is watched any more.

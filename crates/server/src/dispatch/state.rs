@@ -2,9 +2,10 @@
 
 use super::fleet::Fleet;
 use super::live::Host;
+use super::own_keys::OwnKeys;
 use super::prefixes::PrefixCounts;
 use super::resp_state::RespState;
-use super::users::{Access, Users};
+use super::users::{Access, Rights, Users};
 use super::watch::Watch;
 use crate::flash::FlashDescription;
 use crate::io::{Backend, Bells, Buffers, IoCounters, IoSnapshot, Limits, Registry};
@@ -231,6 +232,11 @@ impl ServerState {
         self.users.read().expect("no panic under this lock").is_none().then_some(Access::Full)
     }
 
+    /// What a client that has not logged in may do, and with which keys.
+    pub(super) fn rights_without_login(&self) -> Option<Rights> {
+        self.access_without_login().map(|access| Rights { access, keys: None })
+    }
+
     /// Whether there are users who can log in.
     pub(super) fn has_users(&self) -> bool {
         self.access_without_login().is_none()
@@ -243,9 +249,14 @@ impl ServerState {
     }
 
     /// What the user may do, if this is its password. Without a file of users every client may do everything.
-    pub(super) fn admit(&self, name: &[u8], password: &[u8]) -> Option<Access> {
+    pub(super) fn admit(&self, name: &[u8], password: &[u8]) -> Option<Rights> {
+        // First, so that no lock is waited for under the one of the users.
+        let settings = self.in_effect();
         let users = self.users.read().expect("no panic under this lock");
-        users.as_ref().map_or(Some(Access::Full), |users| users.admit(name, password))
+        let access = users.as_ref().map_or(Some(Access::Full), |users| users.admit(name, password))?;
+        let namespace = settings.user_namespaces.iter().find(|of| of.user.as_bytes() == name);
+        let keys = namespace.map(|of| Arc::new(OwnKeys::new(&of.namespace, settings.prefix_delimiter)));
+        Some(Rights { access, keys })
     }
 
     /// SIGHUP: reads the file of users and the certificates again. Files that cannot be read change nothing.

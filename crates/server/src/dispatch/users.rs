@@ -14,8 +14,10 @@
 //! Names and passwords are compared as digests, in a time that depends neither on where two differ nor on their
 //! lengths, and all users are compared every time.
 
+use super::own_keys::OwnKeys;
 use ring::digest::{SHA256, digest};
 use std::path::Path;
+use std::sync::Arc;
 use subtle::ConstantTimeEq;
 
 /// The most lines with users in a file. Each of them costs every login about 50 ns.
@@ -35,6 +37,14 @@ pub enum Access {
     ReadOnly,
     /// Everything.
     Full,
+}
+
+/// What a client that has logged in may do, and with which keys.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Rights {
+    pub(super) access: Access,
+    /// `None` = all keys.
+    pub(super) keys: Option<Arc<OwnKeys>>,
 }
 
 type Digest = [u8; 32];

@@ -95,6 +95,8 @@ pub struct Settings {
     /// The namespaces that have shares of the memory, counters and longest times to live. Their keys have the name
     /// before the first [`Settings::prefix_delimiter`]. Default none.
     pub namespaces: Vec<Namespace>,
+    /// The users whose keys get the name of a namespace and the delimiter before them. Default none.
+    pub user_namespaces: Vec<UserNamespace>,
     /// Where a hitmap's work is done. Default [`Device::Cpu`].
     pub device: Device,
     /// Whether a hitmap on a CUDA device lies in managed memory, which the driver moves between device and host.
@@ -201,6 +203,7 @@ impl Default for Settings {
             temperature: Temperature::Entry,
             worth: WorthOptions::default(),
             namespaces: Vec::new(),
+            user_namespaces: Vec::new(),
             device: Device::Cpu,
             device_managed: false,
             lock_memory: false,
@@ -272,6 +275,7 @@ impl Settings {
         }
         self.check_ports(&mut wrong);
         self.check_login(&mut wrong);
+        self.check_user_namespaces(&mut wrong);
         self.tls.tell_problems(&mut wrong);
         if !self.tls.enabled && self.addresses.iter().any(|address| address.tls != ListenerTls::Default) {
             wrong(
@@ -362,6 +366,38 @@ impl Settings {
         }
         if self.auth_file.is_some() && self.unix_socket.is_none() && self.udp_port != Port::Off {
             wrong("nobody can log in over UDP: turn it off with -U 0, or leave the users out (-Y, -S)");
+        }
+    }
+
+    fn check_user_namespaces(&self, wrong: &mut dyn FnMut(String)) {
+        let list = &self.user_namespaces;
+        if list.is_empty() {
+            return;
+        }
+        if self.auth_file.is_none() {
+            wrong(
+                "namespaces of users (--user-namespaces) need users: name a file of them with -Y".to_owned(),
+            );
+        }
+        if self.fleet.is_some() {
+            wrong(
+                "clients of a fleet choose the server by the key that they send: give no namespaces to users \
+                 (--user-namespaces)"
+                    .to_owned(),
+            );
+        }
+        for (nth, UserNamespace { user, namespace }) in list.iter().enumerate() {
+            if list[..nth].iter().any(|other| other.user == *user) {
+                wrong(format!("the user '{user}' has two namespaces (--user-namespaces)"));
+            }
+            let is_good = |byte: u8| byte.is_ascii_graphic() && byte != self.prefix_delimiter;
+            if !(1..=NAMESPACE_BYTES_MAX).contains(&namespace.len()) || !namespace.bytes().all(is_good) {
+                wrong(format!(
+                    "the namespace of the user '{user}' has 1 to {NAMESPACE_BYTES_MAX} letters, digits and signs \
+                     without '{}': '{namespace}'",
+                    char::from(self.prefix_delimiter)
+                ));
+            }
         }
     }
 
@@ -511,7 +547,16 @@ impl fmt::Display for Pages {
 
 pub use larder_cache::TemperatureKind as Temperature;
 /// How the cache knows which items are warm.
-pub use larder_cache::{Namespace, Placement, check_namespaces};
+pub use larder_cache::{NAMESPACE_BYTES_MAX, Namespace, Placement, check_namespaces};
+
+/// Whose keys are in a namespace.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct UserNamespace {
+    /// The name of a user, as in the file of users.
+    pub user: String,
+    /// The name of the namespace: 1 to [`NAMESPACE_BYTES_MAX`] printable bytes of ASCII, none of them the delimiter.
+    pub namespace: String,
+}
 
 pub use larder_cache::{Objective, WorthMode, WorthOptions};
 

@@ -7,6 +7,7 @@ use super::resp::{Call, RespWorker, after, words_of};
 use super::{Dispatcher, Progressed};
 use crate::dispatch::connection::Connection;
 use crate::dispatch::execute::UploadEnd;
+use crate::dispatch::item_key::is_plain;
 use crate::dispatch::operation::{Change, ItemKey, Operation, StoreItem};
 use crate::dispatch::progress::{Busy, Taking};
 use crate::dispatch::protocols::resp::errors;
@@ -28,11 +29,17 @@ impl Dispatcher {
     pub(super) fn begin_argument(&mut self, connection: &mut Connection, upload: &Upload<'_>) -> Progressed {
         let (body_bytes, before_count) = (upload.body_bytes, upload.args.len());
         let count = before_count + 1 + upload.args_left;
-        let call = Call::of(upload.args);
-        let key = upload.args.clone().nth(1).unwrap_or_default();
+        let mut room = Vec::new();
+        let args = match connection.own_keys() {
+            None => upload.args,
+            Some(own) => own.request(upload.args, count, &mut room),
+        };
+        let call = Call::of(args);
+        let key = args.clone().nth(1).unwrap_or_default();
         let hash = self.executor.hash(key);
         let refused = match self.checked(connection, &call, count) {
             Err(error) => Some(error.unwrap_or(errors::SYNTAX)),
+            Ok(_) if !is_plain(key) => Some(errors::KEY_TOO_LONG_HERE),
             Ok(_) if !self.executor.fits(key.len(), body_bytes.into()) => Some(errors::TOO_LARGE),
             Ok(_) => None,
         };
@@ -40,7 +47,7 @@ impl Dispatcher {
         let has_room = self
             .state
             .buffers()
-            .is_none_or(|buffers| charge.try_grow(buffers, 2 * upload.args.bytes().len() as u64));
+            .is_none_or(|buffers| charge.try_grow(buffers, 2 * args.bytes().len() as u64));
         if !has_room {
             let error = &errors::NO_MEMORY;
             resp::say_error(&mut connection.output, error);
@@ -57,7 +64,7 @@ impl Dispatcher {
             error: refused.or(taken.is_none().then_some(errors::NO_MEMORY)),
             upload: taken,
             body_bytes,
-            before: upload.args.bytes().to_vec(),
+            before: args.bytes().to_vec(),
             before_count,
             end_taken: 0,
             behind,

@@ -50,8 +50,8 @@ impl Dispatcher {
             None if in_transaction => Admission::Refused,
             user => self.executor.log_in(&mut connection.progress, user),
         };
-        if let Admission::Admitted(access) = admission {
-            connection.set_access(Some(access));
+        if let Admission::Admitted(rights) = &admission {
+            connection.set_rights(Some(rights.clone()));
             if let Some(session) = &connection.session {
                 session.client.told().user = name[..name.len().min(NAME_BYTES_MAX)].to_vec();
             }

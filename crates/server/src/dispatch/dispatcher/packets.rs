@@ -3,8 +3,8 @@
 use super::super::connection::Connection;
 use super::super::execute::Admission;
 use super::super::operation::Get;
-use super::super::protocols::{self, ClientTime, PacketForm, PacketReply, SaslRequest, sasl};
-use super::{Cursor, Dispatcher, Hints, Progressed, Window, WindowOp, Work, execute_command, may_execute};
+use super::super::protocols::{self, AnyRequest, ClientTime, PacketForm, PacketReply, SaslRequest, sasl};
+use super::{Cursor, Dispatcher, Hints, Progressed, Window, WindowOp, Work, execute_command};
 use crate::io::Ready;
 use crate::latency::Class;
 use larder_cache::{Expiry, TagMatch};
@@ -31,6 +31,16 @@ impl Dispatcher {
             let mut step = binary::parse(&input[cursor.at..], &self.parse_options);
             if !ready.connection.may_do_all() {
                 step = protocols::allowed_packet(step, ready.connection.access());
+                if ready.connection.own_keys().is_some()
+                    && let Step::Request { request, consumed } = &step
+                    && !binary::is_login(request.echo.opcode)
+                {
+                    cursor.at += consumed;
+                    let (place, what) =
+                        ((cursor.connection as u32, cursor.at), Work::Packet(request.clone()));
+                    self.push_own(ready.connection, window, place, request.key, what);
+                    continue;
+                }
             }
             let (key, what, consumed, ends_window) = match step {
                 Step::NeedMore { at_least } => {
@@ -84,12 +94,12 @@ impl Dispatcher {
             Work::Packet(request) if binary::is_login(request.echo.opcode) => {
                 self.log_in_by_sasl(connection, request)
             }
+            Work::Packet(request) if !connection.may_do_all() => {
+                self.execute_restricted(connection, &AnyRequest::Packet(request.clone()), hints)
+            }
             Work::Packet(request) => {
                 let time = ClientTime::now(self.executor.clock());
-                let mut command = protocols::packet_command(request, op.hash, time);
-                if !connection.may_do_all() && !may_execute(connection, &mut command) {
-                    return Progressed::Request;
-                }
+                let command = protocols::packet_command(request, op.hash, time);
                 execute_command(&mut self.executor, &mut self.executed, connection, &command, hints)
             }
             Work::Refuse { refusal, swallow } => {
@@ -130,7 +140,7 @@ impl Dispatcher {
             protocols::compose_refusal(output, Refusal::unknown_command(request.echo));
             return Progressed::Request;
         }
-        let mut access = None;
+        let mut rights = None;
         match asked {
             SaslRequest::List => sasl::compose_mechanisms(output, request.echo),
             SaslRequest::Begin => sasl::compose_continue(output, request.echo),
@@ -138,13 +148,13 @@ impl Dispatcher {
                 Admission::Later => return Progressed::Waits,
                 Admission::Refused => sasl::compose(output, request.echo, false),
                 Admission::Admitted(granted) => {
-                    access = Some(granted);
+                    rights = Some(granted);
                     sasl::compose(output, request.echo, true);
                 }
             },
         }
         connection.has_begun_sasl = matches!(asked, SaslRequest::Begin);
-        connection.set_access(access);
+        connection.set_rights(rights);
         Progressed::Request
     }
 }

@@ -16,7 +16,7 @@ pub(super) fn log_request(connection: &Connection, asked: &[u8], answered_before
     let answered = connection.output.bytes().get(answered_before..).unwrap_or_default();
     let (asked, answered) = match connection.protocol() {
         Protocol::Binary => (shown_request(asked), shown_reply(answered)),
-        Protocol::Text | Protocol::Undecided | Protocol::Resp => (first_line(asked), first_line(answered)),
+        _ => (first_line(asked), first_line(answered)),
     };
     tracing::debug!(target: "larder::requests", "{}: {asked} -> {answered}", connection.progress.id);
 }

@@ -50,6 +50,8 @@ pub(super) struct RespWorker {
     pub(super) decimal: Option<Decimal>,
     /// Room for a line of words, rewritten.
     pub(super) line: Vec<u8>,
+    /// Room for a request of a user with a namespace, rewritten.
+    pub(super) own_request: Vec<u8>,
     pub(super) fleet: Option<Arc<Fleet>>,
     fleet_version: u64,
     /// The time of every request is taken.
@@ -87,7 +89,7 @@ impl<'a> Call<'a> {
 
     /// The first key, if an item can have it as it is.
     #[inline]
-    fn plain_key(&self) -> &'a [u8] {
+    pub(super) fn plain_key(&self) -> &'a [u8] {
         self.key.filter(|key| is_plain(key)).unwrap_or_default()
     }
 }
@@ -101,6 +103,7 @@ impl RespWorker {
             rooms: Default::default(),
             decimal: None,
             line: Vec::new(),
+            own_request: Vec::new(),
             fleet: None,
             fleet_version: 0,
             measures_all: false,
@@ -340,7 +343,11 @@ impl Dispatcher {
                 continue;
             }
             cursor.at = at;
-            self.push(window, cursor.connection as u32, at, call.plain_key(), Work::Call(call));
+            let (key, number) = (call.plain_key(), cursor.connection as u32);
+            match connection.own_keys() {
+                None => self.push(window, number, at, key, Work::Call(call)),
+                Some(_) => self.push_own(connection, window, (number, at), key, Work::Call(call)),
+            }
             // What follows may depend on it.
             if call.command.is_none_or(|command| command.has(flags::SESSION)) {
                 return true;
@@ -412,7 +419,10 @@ impl Dispatcher {
         hints: &mut Hints,
     ) -> Progressed {
         match work {
-            Work::Call(call) => self.execute_call(connection, call, hash, hints),
+            Work::Call(call) => match connection.own_keys().cloned() {
+                None => self.execute_call(connection, call, hash, hints),
+                Some(own) => self.execute_own_call(connection, &own, call.args, hints),
+            },
             Work::ArrayHead(count) => {
                 larder_protocol::resp::compose::array_head(connection.output.buffer(), *count);
                 connection.keys_done += 1;
@@ -425,7 +435,7 @@ impl Dispatcher {
                     Ok(args) => {
                         let call = Call::of(args);
                         let hash = self.executor.hash(call.plain_key());
-                        self.execute_call(connection, &call, hash, hints)
+                        self.execute_work(connection, &Work::Call(call), hash, hints)
                     }
                     Err(fault) => self.refuse(connection, fault),
                 };
@@ -451,7 +461,7 @@ impl Dispatcher {
     }
 
     /// Executes a request, and keeps its reply from being sent if the client does not want it.
-    fn execute_call(
+    pub(super) fn execute_call(
         &mut self,
         connection: &mut Connection,
         call: &Call<'_>,
@@ -610,6 +620,9 @@ impl Dispatcher {
         {
             return Err(Some(errors::not_permitted(command)));
         }
+        if connection.own_keys().is_some() && is_about_others(command) {
+            return Err(Some(errors::about_others(command)));
+        }
         if command.keys.step != 0 {
             let has_one = command.keys == Keys::ONE;
             let is_too_long = |key: &[u8]| key.len() > KEY_BYTES_MAX;
@@ -721,6 +734,7 @@ impl Dispatcher {
         let Dispatcher { executor, resp: RespWorker { rooms: [room, _], .. }, .. } = self;
         let (connection, input) = (&mut *ready.connection, ready.input);
         let is_admitted = connection.access().is_some();
+        let own_keys = connection.own_keys().cloned();
         let progress = &mut connection.progress;
         if !is_admitted || !executor.may_read_ahead(progress) {
             return;
@@ -743,7 +757,13 @@ impl Dispatcher {
             let wanted = call.command.filter(|command| depends_on_items(command.id, call.args.len()));
             for key in wanted.into_iter().flat_map(|command| command.keys.of(call.args)).skip(skip) {
                 keys_seen += 1;
-                if is_plain(key) {
+                let own_key = own_keys.as_ref().map(|own| [own.prefix(), key].concat());
+                if let Some(own_key) = own_key {
+                    let item = room.item_key(&own_key, |key| executor.hash(key));
+                    if !executor.read_ahead(progress, item.hash, item.key) {
+                        return;
+                    }
+                } else if is_plain(key) {
                     if group.is_full() && !read_group_ahead(executor, progress, &mut group) {
                         return;
                     }
@@ -790,6 +810,11 @@ fn shows_only(id: Id) -> bool {
             | Id::Lastsave
             | Id::ClusterReplicas
     )
+}
+
+/// Whether a command changes the server, or shows keys of others.
+fn is_about_others(command: &Command) -> bool {
+    command.id == Id::SlowlogGet || command.has(flags::ADMIN) && !shows_only(command.id)
 }
 
 /// The class under which the time of a command is counted.

@@ -5,6 +5,7 @@ use super::{Dispatcher, Progressed};
 use crate::dispatch::connection::Connection;
 use crate::dispatch::operation::Operation;
 use crate::dispatch::outcome::{Outcome, Refusal};
+use crate::dispatch::own_keys::shown_to;
 use crate::dispatch::progress::{Busy, Collecting, WantedKeys};
 use crate::dispatch::protocols::resp::config::Server;
 use crate::dispatch::protocols::resp::errors::{self, Error};
@@ -83,13 +84,18 @@ impl Dispatcher {
             Id::Scan => return self.scan(connection, args),
             Id::Flushdb | Id::Flushall => {
                 flush_option(args)?;
-                return self.flush(connection, &Operation::Flush { due_s: None });
+                return self.flush(connection, Operation::Flush { due_s: None });
             }
-            Id::Flushprefix => return self.flush(connection, &Operation::FlushPrefix { prefix: word }),
+            Id::Flushprefix => {
+                let own_prefix = connection.own_keys().map_or(&[][..], |own| own.prefix());
+                let prefix = [own_prefix, word].concat();
+                return self.flush(connection, Operation::FlushPrefix { prefix: &prefix });
+            }
             Id::Shutdown => return self.shut_down(connection, args),
             _ if command.group == "cluster" => return self.answer_about_fleet(connection, command.id, word),
             _ => {}
         }
+        let own_keys = connection.own_keys().cloned();
         let out = connection.output.buffer();
         match command.id {
             Id::Ping if args.len() > 1 => return Err(errors::wrong_arity(command)),
@@ -119,13 +125,23 @@ impl Dispatcher {
                 words::bulk(out, since.as_secs().to_string().as_bytes());
                 words::bulk(out, since.subsec_micros().to_string().as_bytes());
             }
-            Id::Dbsize => words::integer(out, self.executor.count_items() as i64),
+            Id::Dbsize => {
+                let count = match &own_keys {
+                    None => self.executor.count_items(),
+                    Some(own) => self.executor.count_items_of(own.prefix()),
+                };
+                words::integer(out, count as i64);
+            }
             Id::Randomkey => {
                 let random = self.resp.random();
                 let fleet = self.resp.fleet.as_deref();
-                let shown = |key: &[u8], cas| fleet.is_none_or(|fleet| fleet.shows(key, cas));
-                match self.executor.random_key(random, shown) {
-                    Some(key) => words::bulk(out, &key),
+                let own_keys = own_keys.as_deref();
+                let shown = |key: &[u8], cas| {
+                    shown_to(own_keys, key).is_some() && fleet.is_none_or(|fleet| fleet.shows(key, cas))
+                };
+                let key = self.executor.random_key(random, shown);
+                match key.as_deref().and_then(|key| shown_to(own_keys, key)) {
+                    Some(key) => words::bulk(out, key),
                     None => words::null(out, version),
                 }
             }
@@ -223,10 +239,15 @@ impl Dispatcher {
     }
 
     /// `FLUSHDB`, `FLUSHALL` and `FLUSHPREFIX`, which take the same time whatever there is to flush.
-    fn flush(&mut self, connection: &mut Connection, operation: &Operation<'_>) -> Result<(), Error> {
+    fn flush(&mut self, connection: &mut Connection, operation: Operation<'_>) -> Result<(), Error> {
+        let own_keys = connection.own_keys().cloned();
+        let operation = match &own_keys {
+            None => operation,
+            Some(own) => operation.within(own.prefix()).ok_or(errors::SYNTAX)?,
+        };
         let Connection { output, progress, .. } = connection;
         let mut error = None;
-        self.executor.execute(progress, operation, |outcome| {
+        self.executor.execute(progress, &operation, |outcome| {
             error = match outcome {
                 Outcome::Refused(Refusal::BadPrefix) => Some(errors::BAD_PREFIX),
                 Outcome::Refused(Refusal::TooManyPrefixes) => Some(errors::TOO_MANY_PREFIXES),
@@ -331,7 +352,9 @@ impl Dispatcher {
         let (mut found, mut keys) = (0, Vec::new());
         let least = usize::try_from(count).unwrap_or(usize::MAX);
         let fleet = self.resp.fleet.as_deref();
+        let own_keys = connection.own_keys().map(|own| &**own);
         let next = self.executor.find_keys(cursor, least, &mut |key, cas| {
+            let Some(key) = shown_to(own_keys, key) else { return };
             let is_shown = !is_empty_type && fleet.is_none_or(|fleet| fleet.shows(key, cas));
             if is_shown && pattern.as_ref().is_none_or(|pattern| pattern.matches(key)) {
                 words::bulk(&mut keys, key);
@@ -382,6 +405,7 @@ impl Dispatcher {
 
     /// Collects keys of the next buckets, and answers after the last one.
     pub(super) fn continue_collecting(&mut self, connection: &mut Connection) {
+        let own_keys = connection.own_keys().cloned();
         let Connection { output, progress, .. } = connection;
         let mut collecting = match progress.busy.take() {
             Some(Busy::Collecting(collecting)) => collecting,
@@ -394,6 +418,7 @@ impl Dispatcher {
         let before = composed.capacity();
         let fleet = self.resp.fleet.as_deref();
         let next = self.executor.find_keys(*bucket, usize::MAX, &mut |key, cas| {
+            let Some(key) = shown_to(own_keys.as_deref(), key) else { return };
             if wanted.includes(key, *count) && fleet.is_none_or(|fleet| fleet.shows(key, cas)) {
                 *count += 1;
                 if !matches!(wanted, WantedKeys::CountedOfSlot(_)) {

@@ -213,10 +213,10 @@ impl Dispatcher {
 
     /// `RESET` and the like: what the connection was in the middle of is forgotten.
     pub(super) fn reset_session(&mut self, connection: &mut Connection) {
-        connection.set_access(self.state.access_without_login());
         if let Some(session) = &mut connection.session {
             session.reset();
         }
+        connection.set_rights(self.state.rights_without_login());
     }
 
     /// The version of the protocol that a connection speaks.

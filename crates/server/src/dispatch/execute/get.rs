@@ -287,13 +287,12 @@ impl Executor {
     }
 
     /// Everything about an item but its value. Nothing is counted, and the item is not used.
-    pub(super) fn describe<'w>(&'w self, key: &'w [u8], hash: KeyHash) -> Option<ItemDescription<'w>> {
+    pub(super) fn describe(&self, key: &[u8], hash: KeyHash) -> Option<ItemDescription> {
         let hit = self.worker.peek(hash, key)?;
         let now_s = self.clock().now_s();
         let state = hit.item.state();
         let left_ms = |at_ms: i64| (at_ms - self.clock().now_ms()).max(0) as u64;
         Some(ItemDescription {
-            key,
             ttl_s: hit.expiry().remaining_s(now_s),
             idle_s: state.idle_s(now_s),
             cas: self.shown_cas(hit.cas()),

@@ -49,18 +49,39 @@ impl Executor {
         live
     }
 
+    /// How many buckets are looked at to count or estimate something of so many items.
+    fn buckets_of_sample(&self, items: u64) -> usize {
+        match self.are_countable(items) {
+            true => usize::MAX,
+            // In a large index a few items are in a few buckets.
+            false if items <= COUNTED_MAX => COUNTED_BUCKETS_MAX as usize,
+            false => SAMPLED_BUCKETS,
+        }
+    }
+
+    /// How many items in memory have keys that begin with a prefix. Among more than ten thousand, or in an index that
+    /// was made for more, that is estimated from a sample.
+    pub(in crate::dispatch) fn count_items_of(&self, prefix: &[u8]) -> u64 {
+        let all = self.worker.cache().items_not_flushed();
+        let (mut seen, mut own) = (0u64, 0u64);
+        self.worker.walk(0, self.buckets_of_sample(all), &mut |_, hit| {
+            seen += 1;
+            own += u64::from(hit.item.key().starts_with(prefix));
+            true
+        });
+        match self.are_countable(all) {
+            true => own,
+            false => (u128::from(own) * u128::from(all) / u128::from(seen.max(1))) as u64,
+        }
+    }
+
     /// How many items there are in memory, and how many of them expire. Among more than ten thousand, or in
     /// an index that was made for more, that is estimated from a sample.
     pub(in crate::dispatch) fn describe_items(&self) -> ItemCount {
         let cache = self.worker.cache();
         let all = cache.items_not_flushed();
         let is_counted = self.are_countable(all);
-        let buckets = match is_counted {
-            true => usize::MAX,
-            // In a large index a few items are in a few buckets.
-            false if all <= COUNTED_MAX => COUNTED_BUCKETS_MAX as usize,
-            false => SAMPLED_BUCKETS,
-        };
+        let buckets = self.buckets_of_sample(all);
         let now_ms = self.clock().now_ms();
         let (mut seen, mut expiring, mut left_ms) = (0u64, 0u64, 0u64);
         self.worker.walk(0, buckets, &mut |_, hit| {

@@ -7,17 +7,17 @@
 
 use super::Executor;
 use crate::dispatch::progress::Progress;
-use crate::dispatch::users::Access;
+use crate::dispatch::users::Rights;
 use crate::io::ConnectionId;
 
 /// Ticks, of about a second each, that a failed attempt waits for. The first may come at once.
 const DELAY_TICKS: u64 = 2;
 
 /// What came of an attempt to log in.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(in crate::dispatch) enum Admission {
     /// The user may do this from now on.
-    Admitted(Access),
+    Admitted(Rights),
     /// The name or the password is wrong, or could not be read.
     Refused,
     /// The attempt is to be answered later. Nothing of it is consumed, and it comes again when the connection is woken.
@@ -41,10 +41,10 @@ impl Executor {
         user: Option<(&[u8], &[u8])>,
     ) -> Admission {
         let counters = self.worker.counters();
-        if let Some(access) = user.and_then(|(name, password)| self.state.admit(name, password)) {
+        if let Some(rights) = user.and_then(|(name, password)| self.state.admit(name, password)) {
             progress.login_due = None;
             counters.auth_cmds.add(1);
-            return Admission::Admitted(access);
+            return Admission::Admitted(rights);
         }
         let due = *progress.login_due.get_or_insert_with(|| {
             let due = self.delays.now + DELAY_TICKS;
@@ -72,9 +72,9 @@ impl Executor {
         counters.auth_cmds.add(1);
         let is_due = progress.login_due.is_none_or(|due| due <= self.delays.now);
         match self.state.admit(name, password).filter(|_| is_due) {
-            Some(access) => {
+            Some(rights) => {
                 progress.login_due = None;
-                Admission::Admitted(access)
+                Admission::Admitted(rights)
             }
             None => {
                 progress.login_due = Some(self.delays.now + DELAY_TICKS);

@@ -36,6 +36,11 @@ impl GetForm {
     pub(in crate::dispatch) fn new(request: &Request<'_>, with_key: bool) -> GetForm {
         GetForm { echo: request.echo, quiet: request.quiet, with_key }
     }
+
+    /// The refusal of a key that no item can have.
+    pub(in crate::dispatch) fn invalid(self) -> PacketRefusal {
+        PacketRefusal { echo: self.echo, status: Status::Invalid, closes: false }
+    }
 }
 
 // ---- requests ----
@@ -183,7 +188,8 @@ fn failure(form: &Form, outcome: &Outcome<'_>) -> Option<Status> {
         | Outcome::Deleted(DeleteOutcome::Deleted)
         | Outcome::Counted(ArithOutcome::Done { .. })
         | Outcome::TouchedItem(Some(_)) => return None,
-        Outcome::Refused(Refusal::NotAllowed) => Status::AuthError,
+        Outcome::Refused(Refusal::NotAllowed | Refusal::OfOthers) => Status::AuthError,
+        Outcome::Refused(Refusal::TooManyPrefixes) => Status::NoMemory,
         Outcome::Stored(StoreOutcome::NotStored) | Outcome::Refused(_) => form.refused,
         Outcome::Stored(StoreOutcome::Exists)
         | Outcome::Deleted(DeleteOutcome::Exists)

@@ -8,6 +8,7 @@ use crate::dispatch::outcome::{
     FoundItem, GetOutcome, ItemValue, ListingPage, Outcome, Refusal, StatRows, Tail,
 };
 use crate::dispatch::output::Output;
+use crate::dispatch::own_keys::{OwnKeys, shown_to};
 use crate::dispatch::prefixes::PrefixCount;
 use crate::latency::Class;
 use larder_cache::{
@@ -180,6 +181,7 @@ fn compose_admin(form: &Words, output: &mut Output, outcome: Outcome<'_>) {
         Outcome::Refused(refusal) => output.say(match refusal {
             Refusal::Disabled => form.disabled,
             Refusal::NotAllowed => reply::READ_ONLY,
+            Refusal::OfOthers => reply::OF_OTHERS,
             Refusal::BadPrefix => reply::BAD_PREFIX,
             Refusal::TooManyPrefixes => reply::TOO_MANY_PREFIXES,
             Refusal::NotFirst => form.not_first,
@@ -215,21 +217,26 @@ pub(super) fn prefix_lines(counts: &[(Vec<u8>, PrefixCount)]) -> Vec<u8> {
     lines
 }
 
-/// Words the next items of a dump. Returns whether more of them are wanted.
-pub(in crate::dispatch) fn compose_listing(output: &mut Output, page: ListingPage<'_>) -> bool {
+/// Words the next items of a dump, as far as they are the client's. Returns whether more of them are wanted.
+pub(in crate::dispatch) fn compose_listing(
+    output: &mut Output,
+    page: ListingPage<'_>,
+    own_keys: Option<&OwnKeys>,
+) -> bool {
     let out = output.buffer();
     for item in page.items {
+        let Some(key) = shown_to(own_keys, &item.key) else { continue };
         match page.form {
-            ListingForm::Keys => words::mgdump_line(out, &item.key, item.binary_key),
-            ListingForm::Everything => words::metadump_line(out, &report(item)),
+            ListingForm::Keys => words::mgdump_line(out, key, item.binary_key),
+            ListingForm::Everything => words::metadump_line(out, &report(item, key)),
             ListingForm::Sizes { items_left, bytes_left } => {
-                let line_bytes_max = item.key.len() + CACHEDUMP_LINE_BYTES;
+                let line_bytes_max = key.len() + CACHEDUMP_LINE_BYTES;
                 if *items_left == 0 || *bytes_left < line_bytes_max || item.binary_key {
                     continue;
                 }
                 let before = out.len();
                 out.extend_from_slice(b"ITEM ");
-                out.extend_from_slice(&item.key);
+                out.extend_from_slice(key);
                 let expires = item.expires_unix_s.max(0);
                 out.extend_from_slice(format!(" [{} b; {expires} s]\r\n", item.value_bytes).as_bytes());
                 *items_left -= 1;
@@ -245,9 +252,9 @@ pub(in crate::dispatch) fn compose_listing(output: &mut Output, page: ListingPag
     has_more
 }
 
-fn report(item: &Listed) -> words::ItemReport<'_> {
+fn report<'a>(item: &Listed, key: &'a [u8]) -> words::ItemReport<'a> {
     words::ItemReport {
-        key: &item.key,
+        key,
         expiry: item.expires_unix_s,
         last_access: item.accessed_unix_s,
         cas: item.cas,

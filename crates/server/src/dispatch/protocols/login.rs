@@ -2,7 +2,7 @@
 
 use crate::dispatch::execute::Admission;
 use crate::dispatch::output::Output;
-use crate::dispatch::users::Access;
+use crate::dispatch::users::Rights;
 use larder_protocol::reply;
 
 /// The longest `user password` block of a login, in bytes.
@@ -22,7 +22,7 @@ pub(in crate::dispatch) struct Login {
     /// Bytes of input that make another look worth while; 0 = any.
     pub(in crate::dispatch) input_wanted: usize,
     /// What the client may do from now on; `None` = it is not admitted.
-    pub(in crate::dispatch) access: Option<Access>,
+    pub(in crate::dispatch) rights: Option<Rights>,
 }
 
 /// Reads one login attempt from the front of the input. `admit` says whether the user may log in; it is asked about
@@ -65,16 +65,16 @@ pub(in crate::dispatch) fn log_in(
         let space = token.iter().position(|&byte| byte == b' ')?;
         Some((&token[..space], &token[space + 1..]))
     });
-    let access = match admit(user) {
+    let rights = match admit(user) {
         Admission::Later => return Login::default(),
         Admission::Refused => None,
-        Admission::Admitted(access) => Some(access),
+        Admission::Admitted(rights) => Some(rights),
     };
-    output.say(match (token, user, access) {
+    output.say(match (token, user, &rights) {
         (None, ..) => reply::AUTH_BAD_END,
         (_, None, _) => reply::AUTH_BAD_FORMAT,
         (.., Some(_)) => reply::STORED,
         (.., None) => reply::AUTH_FAILURE,
     });
-    Login { consumed: block_end, input_wanted: 0, access }
+    Login { consumed: block_end, input_wanted: 0, rights }
 }

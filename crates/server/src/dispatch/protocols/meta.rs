@@ -31,6 +31,11 @@ impl<'a> Form<'a> {
     pub(super) fn new(meta: &'a Meta<'a>, key: &'a [u8], time: ClientTime) -> Form<'a> {
         Form { meta, key, time }
     }
+
+    /// Shows the key as `key`, whatever the item calls it.
+    pub(super) fn showing(self, key: &'a [u8]) -> Form<'a> {
+        Form { key, ..self }
+    }
 }
 
 /// What the reply to a write can show.
@@ -197,7 +202,7 @@ pub(super) fn compose(form: &Form<'_>, output: &mut Output, outcome: Outcome<'_>
         Outcome::Stored(outcome) => compose_stored(form, output, outcome),
         Outcome::Deleted(outcome) => compose_deleted(form, output, outcome),
         Outcome::Counted(outcome) => compose_counted(form, output, outcome),
-        Outcome::Described(item) => compose_described(output, item),
+        Outcome::Described(item) => compose_described(form, output, item),
         Outcome::BadUploadEnd => output.say(reply::BAD_CHUNK),
         Outcome::NoMemoryForUpload => output.say(reply::NO_MEMORY_DURING_READ),
         // Of the meta commands only `mf` ends so.
@@ -312,10 +317,10 @@ fn compose_counted(form: &Form<'_>, output: &mut Output, outcome: ArithOutcome) 
     }
 }
 
-fn compose_described(output: &mut Output, item: Option<ItemDescription<'_>>) {
+fn compose_described(form: &Form<'_>, output: &mut Output, item: Option<ItemDescription>) {
     let Some(item) = item else { return output.say(reply::META_MISS) };
     let report = words::ItemReport {
-        key: item.key,
+        key: form.key,
         expiry: item.ttl_s.map_or(-1, i64::from),
         last_access: item.idle_s.into(),
         cas: item.cas,

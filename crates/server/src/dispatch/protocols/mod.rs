@@ -37,11 +37,13 @@ pub(super) use login::{Login, log_in};
 pub(super) use sasl::SaslRequest;
 
 use super::operation::Operation;
-use super::outcome::{ComposeGet, GetOutcome, Outcome, Tail};
+use super::outcome::{ComposeGet, GetOutcome, Outcome, Refusal, Tail};
 use super::output::Output;
+use super::own_keys::{OwnKeyRoom, OwnKeys};
+use super::users::Access;
 use crate::latency::Class;
 use larder_cache::{KEY_BYTES_MAX, KeyHash};
-use larder_protocol::{Found, Keys, ParseOptions, Request, binary as packets, parse};
+use larder_protocol::{Found, Keys, ParseOptions, Request, binary as packets, parse, reply};
 
 /// The byte that a request of RESP begins with, unless it is a line of words.
 const ARRAY_OF_RESP: u8 = b'*';
@@ -53,6 +55,9 @@ pub(super) enum Protocol {
     Undecided,
     /// memcached's text protocol.
     Text,
+    /// memcached's text protocol, on a connection whose user has a namespace: it takes a way of its own, so that all
+    /// others pay nothing for it.
+    TextOfOwnKeys,
     /// memcached's binary protocol.
     Binary,
     /// RESP, the protocol of Redis. Its requests are read in `dispatcher/resp.rs`.
@@ -74,7 +79,7 @@ impl Protocol {
     pub(super) fn upload_end(self) -> &'static [u8] {
         match self {
             Protocol::Binary => b"",
-            Protocol::Text | Protocol::Undecided | Protocol::Resp => b"\r\n",
+            Protocol::Text | Protocol::TextOfOwnKeys | Protocol::Undecided | Protocol::Resp => b"\r\n",
         }
     }
 
@@ -95,12 +100,26 @@ pub(super) struct Command<'a, F> {
     pub(super) class: Class,
 }
 
-impl<F> Command<'_, F> {
-    /// Takes from the command what a client that may only read may not do. Returns `false` if it may do nothing of it.
+impl<'a, F> Command<'a, F> {
+    /// Takes from the command what the client may not do.
+    ///
+    /// # Errors
+    /// Why the client may do nothing of it.
     #[cold]
-    pub(super) fn restrict(&mut self) -> bool {
-        let operation = std::mem::replace(&mut self.operation, Operation::Nothing);
-        operation.without_changes().map(|allowed| self.operation = allowed).is_some()
+    pub(super) fn restrict(
+        &mut self,
+        access: Option<Access>,
+        own_keys: Option<&'a OwnKeys>,
+    ) -> Result<(), Refusal> {
+        let mut operation = std::mem::replace(&mut self.operation, Operation::Nothing);
+        if access != Some(Access::Full) {
+            operation = operation.without_changes().ok_or(Refusal::NotAllowed)?;
+        }
+        if let Some(own) = own_keys {
+            operation = operation.within(own.prefix()).ok_or(Refusal::OfOthers)?;
+        }
+        self.operation = operation;
+        Ok(())
     }
 }
 
@@ -119,6 +138,16 @@ pub(super) trait Compose {
 pub(super) enum TextForm<'a> {
     Classic(form::Form),
     Meta(meta::Form<'a>),
+}
+
+impl<'a> TextForm<'a> {
+    /// Shows the key as `key`, whatever the item calls it.
+    fn showing(self, key: &'a [u8]) -> TextForm<'a> {
+        match self {
+            TextForm::Meta(form) => TextForm::Meta(form.showing(key)),
+            form => form,
+        }
+    }
 }
 
 impl Compose for TextForm<'_> {
@@ -189,7 +218,7 @@ pub(super) fn next_request<'a>(
 ) -> Option<Next<'a>> {
     match protocol {
         Protocol::Binary => request_of(packets::parse(input, options), AnyRequest::Packet),
-        Protocol::Text | Protocol::Undecided | Protocol::Resp => {
+        Protocol::Text | Protocol::TextOfOwnKeys | Protocol::Undecided | Protocol::Resp => {
             request_of(parse(input, options), AnyRequest::Text)
         }
     }
@@ -216,24 +245,65 @@ impl<'a> AnyRequest<'a> {
         }
     }
 
-    /// Reads the request as an operation. `hash` hashes its key.
+    /// Reads the request as an operation. `hash` hashes its key. `own_keys` = the keys of the client; `None` = all.
+    /// `is_behind_others` = other replies wait to be sent before this one. `None` = the key is too long for an item.
     pub(super) fn command<'s>(
         &'s self,
-        key_buffer: &'s mut [u8; KEY_BYTES_MAX],
+        rooms: &'s mut KeyRooms,
+        own_keys: Option<&OwnKeys>,
         hash: impl Fn(&[u8]) -> KeyHash,
         time: ClientTime,
-    ) -> Command<'s, AnyForm<'s>> {
-        match self {
+        is_behind_others: bool,
+    ) -> Option<Command<'s, AnyForm<'s>>> {
+        let KeyRooms { decoded, own } = rooms;
+        let shown = match self {
+            AnyRequest::Text(Request::FlushPrefix { prefix, .. }) => prefix,
+            AnyRequest::Text(request) => decoded_key(request, decoded).unwrap_or_else(|| plain_key(request)),
+            AnyRequest::Packet(request) => request.key,
+        };
+        let key = match own_keys {
+            Some(own_keys) => own_keys.item_key(shown, own)?,
+            None => shown,
+        };
+        let mut command = match self {
             AnyRequest::Text(request) => {
-                let key = decoded_key(request, key_buffer).unwrap_or_else(|| plain_key(request));
-                let Command { operation, reply, class } = command(request, key, hash(key), time, false);
-                Command { operation, reply: AnyForm::Text(reply), class }
+                let Command { operation, reply, class } =
+                    command(request, key, hash(key), time, is_behind_others);
+                Command { operation, reply: AnyForm::Text(reply.showing(shown)), class }
             }
             AnyRequest::Packet(request) => {
-                let Command { operation, reply, class } = packet_command(request, hash(request.key), time);
+                let request = packets::Request { key, ..request.clone() };
+                let Command { operation, reply, class } = packet_command(&request, hash(key), time);
                 Command { operation, reply: AnyForm::Packet(reply), class }
             }
+        };
+        if let Operation::FlushPrefix { prefix } = &mut command.operation {
+            *prefix = key;
         }
+        Some(command)
+    }
+
+    /// Says that the key is too long for an item.
+    pub(super) fn refuse_key(&self, output: &mut Output) {
+        match self {
+            AnyRequest::Text(_) => output.say(reply::KEY_TOO_LONG),
+            AnyRequest::Packet(packets::Request { echo, .. }) => compose_refusal(
+                output,
+                packets::Refusal { echo: *echo, status: packets::Status::Invalid, closes: false },
+            ),
+        }
+    }
+}
+
+/// Room for the key of one request: decoded, and with the prefix of a namespace.
+pub(super) struct KeyRooms {
+    pub(super) decoded: [u8; KEY_BYTES_MAX],
+    pub(super) own: OwnKeyRoom,
+}
+
+impl Default for KeyRooms {
+    fn default() -> KeyRooms {
+        KeyRooms { decoded: [0; KEY_BYTES_MAX], own: [0; KEY_BYTES_MAX] }
     }
 }
 
@@ -249,6 +319,10 @@ impl Compose for AnyForm<'_> {
             AnyForm::Text(form) => form.compose(output, outcome),
             AnyForm::Packet(form) => form.compose(output, outcome),
         }
+    }
+
+    fn is_meta(&self) -> bool {
+        matches!(self, AnyForm::Text(form) if form.is_meta())
     }
 }
 

@@ -26,6 +26,9 @@ pub(in crate::dispatch) const NO_MEMORY: Error =
 pub(in crate::dispatch) const NO_SUCH_KEY: Error = text("ERR no such key");
 pub(in crate::dispatch) const SAME_OBJECTS: Error = text("ERR source and destination objects are the same");
 pub(in crate::dispatch) const DB_INDEX: Error = text("ERR DB index is out of range");
+pub(in crate::dispatch) const KEY_TOO_LONG_HERE: Error = text(
+    "ERR key is too long for a value of this length (250 bytes at most, with the namespace of the user)",
+);
 pub(in crate::dispatch) const KEY_TOO_LONG: Error = text("ERR key is too long (65536 bytes at most)");
 pub(in crate::dispatch) const INVALID_CURSOR: Error = text("ERR invalid cursor");
 pub(in crate::dispatch) const EXEC_WITHOUT_MULTI: Error = text("ERR EXEC without MULTI");
@@ -172,6 +175,14 @@ pub(in crate::dispatch) fn not_in_transaction(command: &Command) -> Error {
 pub(in crate::dispatch) fn not_permitted(command: &Command) -> Error {
     made(format!(
         "NOPERM this user may only read, and has no permissions to run the '{}' command",
+        command.full_name()
+    ))
+}
+
+/// A user who has a namespace sends something else than what is about the user's own keys.
+pub(in crate::dispatch) fn about_others(command: &Command) -> Error {
+    made(format!(
+        "NOPERM this user has a namespace, and the '{}' command is about the whole server",
         command.full_name()
     ))
 }
