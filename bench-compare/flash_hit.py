@@ -83,6 +83,17 @@ def turns(client, bare, options, mean_pages):
     return times, found
 
 
+def figures(times):
+    """One round in words. The means leave out the longest hundredth."""
+    middle = {kind: statistics.median(of) for kind, of in times.items()}
+    mean = {kind: statistics.fmean(sorted(of)[: len(of) - len(of) // 100]) for kind, of in times.items()}
+    ratios = [of["flash"] / (of["memory"] + of["bare"]) for of in (middle, mean)]
+    mixed = 0.8 * mean["memory"] + 0.2 * mean["flash"]
+    predicted = 0.8 * mean["memory"] + 0.2 * 1.05 * (mean["memory"] + mean["bare"])
+    return (", ".join(f"{kind} {middle[kind]:.1f} ({mean[kind]:.1f})" for kind in times)
+            + f"; {ratios[0]:.3f}, {ratios[1]:.3f}; {mixed:.1f} of {predicted:.1f}")  # fmt: skip
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--larder", default="target/release/larder", help="the executable (default: %(default)s)")
@@ -113,18 +124,13 @@ def main():
                 times, found = turns(client, bare, options, mean_pages)
                 after = client.stats()
                 reads = int(after["device_reads"]) - int(before["device_reads"])
-                pages = (int(after["device_read_bytes"]) - int(before["device_read_bytes"])) / PAGE_BYTES / max(reads, 1)
+                read_bytes = int(after["device_read_bytes"]) - int(before["device_read_bytes"])
+                pages = read_bytes / PAGE_BYTES / max(reads, 1)
                 mean_pages = max(1.0, pages)
                 if number < 0:
                     continue  # The first round says how long the reads are.
-                middle = {kind: statistics.median(of) for kind, of in times.items()}
-                mean = {kind: statistics.fmean(sorted(of)[: -len(of) // 100]) for kind, of in times.items()}
-                ratios = [of["flash"] / (of["memory"] + of["bare"]) for of in (middle, mean)]
-                mixed = 0.8 * mean["memory"] + 0.2 * mean["flash"]
-                predicted = 0.8 * mean["memory"] + 0.2 * 1.05 * (mean["memory"] + mean["bare"])
-                print("round %d: " % number + ", ".join(f"{kind} {middle[kind]:.1f} ({mean[kind]:.1f})" for kind in times)
-                      + f"; {ratios[0]:.3f}, {ratios[1]:.3f}; {mixed:.1f} of {predicted:.1f}; found {found} of "
-                      f"{options.turns}, {reads} reads of {pages:.2f} pages")  # fmt: skip
+                print(f"round {number}: {figures(times)}; found {found} of {options.turns}, "
+                      f"{reads} reads of {pages:.2f} pages")  # fmt: skip
     finally:
         if os.path.exists(options.flash):
             os.remove(options.flash)

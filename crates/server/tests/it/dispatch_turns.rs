@@ -178,6 +178,7 @@ fn a_command_on_many_keys_gives_way_to_other_connections() {
             (all, "+OK", "$4\r\nkey7\r\n"),
             (with_name("exists"), ":2000", "$4\r\nkey7\r\n"),
             (with_name("touch"), ":2000", "$4\r\nkey7\r\n"),
+            (["keys", "absent*"].map(str::to_owned).to_vec(), "*0", "$4\r\nkey7\r\n"),
             (with_name("del"), ":2000", "$-1\r\n"),
             (with_name("unlink"), ":0", "$-1\r\n"),
         ] {

@@ -19,6 +19,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 const SCAN_COUNT: i64 = 10;
 /// How many slow commands a `SLOWLOG GET` shows that does not say.
 const SLOW_SHOWN: i64 = 10;
+/// So many keys, and the rest of a bucket, are collected for one reply before other connections have their turn.
+const KEYS_AT_ONCE: usize = 256;
 /// The types that Redis has.
 const TYPES: [&[u8]; 6] = [b"string", b"list", b"set", b"zset", b"hash", b"stream"];
 
@@ -417,7 +419,7 @@ impl Dispatcher {
         let Collecting { bucket, wanted, composed, count, charge, error } = &mut *collecting;
         let before = composed.capacity();
         let fleet = self.resp.fleet.as_deref();
-        let next = self.executor.find_keys(*bucket, usize::MAX, &mut |key, cas| {
+        let next = self.executor.find_keys(*bucket, KEYS_AT_ONCE, &mut |key, cas| {
             let Some(key) = shown_to(own_keys.as_deref(), key) else { return };
             if wanted.includes(key, *count) && fleet.is_none_or(|fleet| fleet.shows(key, cas)) {
                 *count += 1;
