@@ -5,8 +5,8 @@
 
 The image has the program, the libraries that `ldd` names, taken from this machine, and an empty /data. User, ports,
 command, stop signal and health check are those of the last stage of packaging/Containerfile. The archive is an OCI
-layout and has docker's manifest as well: `podman load -i` and `docker load -i` take it. The same files make the same
-archive, byte for byte.
+layout and has docker's manifest as well: `podman pull docker-archive:FILE` and `docker load -i FILE` take it. (So does
+`podman load`, which leaves out the health check.) The same files make the same archive, byte for byte.
 """
 
 import hashlib
@@ -50,6 +50,7 @@ def settings(layer_digest):
     """The image's configuration."""
     of = containerfile()
     return {
+        "created": "1970-01-01T00:00:00Z",
         "architecture": ARCHITECTURES[os.uname().machine],
         "os": "linux",
         "config": {

@@ -8,9 +8,37 @@ import tarfile
 import tempfile
 import unittest
 
-from package_support import Boxed, paths, run, support
+from package_support import Boxed, Root, paths, run, support
 
 USER = "65532:65532"
+# Makes the root $1 the root of a mount namespace, as podman expects, with the parts of the kernel that it looks at; and
+# runs the image there. --cgroups=disabled and the host's network, which is a namespace with a loopback only: the test
+# is about the image, not about podman's limits and bridges.
+PODMAN = r"""
+set -e
+ip link set lo up
+mount --bind "$1" "$1"
+cd "$1"
+mount -t proc proc proc
+mount --rbind /dev dev
+mount -t sysfs sysfs sys
+mount -t cgroup2 cgroup2 sys/fs/cgroup
+mount -t tmpfs tmpfs run
+pivot_root . mnt
+cd /
+umount --lazy /mnt
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin STORAGE_DRIVER=vfs
+podman load -i /tmp/larder.tar
+podman pull docker-archive:/tmp/larder.tar
+podman run -d --name one --read-only --cgroups=disabled --network host --health-interval disable larder -m 100
+until podman healthcheck run one; do sleep 0.1; [ $((tries += 1)) -lt 100 ]; done
+exec 3<>/dev/tcp/127.0.0.1/11211
+printf 'set key 0 0 5\r\nvalue\r\nget key\r\nstats\r\nquit\r\n' >&3
+cat <&3
+! podman exec one sh -c true
+podman stop one
+podman inspect --format 'ended with {{.State.ExitCode}}' one
+"""
 
 
 class Image:
@@ -138,3 +166,21 @@ class Container(unittest.TestCase):
         with self.start("-m", "64", "--flash", "/var/flash:64m") as server:
             self.assertNotEqual(server.process.wait(support.STOP_SECONDS_MAX), 0)
             self.assertIn("/var/flash is read-only", server.said())
+
+
+class Podman(unittest.TestCase):
+    """The image in podman, in a clean root."""
+
+    def test_podman_runs_it_read_only_healthy_and_without_a_shell(self):
+        root = Root(paths.root)
+        self.addCleanup(root.remove)
+        status, said = root.run("apt-get install -y --no-install-recommends podman ca-certificates", check=False)
+        if status:
+            self.skipTest("podman cannot be installed: " + said.strip().splitlines()[-1])
+        run("cp", paths.image, root.at("/tmp/larder.tar"))
+        _, said = run("unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "bash", "-c", PODMAN, "bash",
+                      root.path)
+        self.assertIn("STORED\nVALUE key 0 5\nvalue\nEND\n", said)
+        self.assertIn("STAT limit_maxbytes %d\n" % (100 << 20), said)
+        self.assertIn("executable file `sh` not found", said)
+        self.assertTrue(said.endswith("ended with 0\n"), said)
