@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ sys.path.insert(0, os.path.dirname(HERE))
 
 import support  # noqa: E402
 
+SETTINGS = "/etc/larder/larder.toml"
 CLONE_NEWNET = 0x40000000
 # What the options of test_package.py name.
 paths = types.SimpleNamespace()
@@ -33,6 +35,34 @@ if [ "$kind" = read-only ]; then
 fi
 exec chroot --userspec="$user" "$root" "$@"
 """
+# As ENTER, for what makes namespaces itself, such as podman and systemd: $1 becomes the root of the mount namespace,
+# with devices of its own, and the command runs there.
+PIVOT = """
+set -e
+ip link set lo up
+mount --bind "$1" "$1"
+cd "$1"
+shift
+mount -t proc proc proc
+mount -t tmpfs -o mode=755 tmpfs dev
+for device in null zero full random urandom tty; do
+    touch dev/$device
+    mount --bind /dev/$device dev/$device
+done
+ln -s /proc/self/fd dev/fd
+mkdir dev/pts dev/shm
+mount -t devpts -o newinstance,ptmxmode=0666 devpts dev/pts
+ln -s pts/ptmx dev/ptmx
+mount -t tmpfs tmpfs dev/shm
+mount -t sysfs -o ro sysfs sys
+mount -t cgroup2 cgroup2 sys/fs/cgroup
+mount -t tmpfs tmpfs run
+pivot_root . mnt
+cd /
+umount -l /mnt
+exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin "$@"
+"""
+NAMESPACES = ["unshare", "--mount", "--net", "--pid", "--uts", "--ipc", "--cgroup", "--fork", "--kill-child"]
 
 
 def run(*words, check=True, text=""):
@@ -92,6 +122,22 @@ class Root:
         run("rm", "-rf", "--one-file-system", self.path)
 
 
+def newer_package():
+    """A package of a higher version, with other settings."""
+    folder = os.path.join(paths.work, "newer")
+    run("rm", "-rf", folder)
+    run("dpkg-deb", "--raw-extract", paths.package, folder)
+    for path, old, new in (("/DEBIAN/control", r"(?m)^Version: .*$", "Version: 9.9.9-1"),
+                           (SETTINGS, r"\Z", "threads = 3\n")):
+        with open(folder + path) as file:
+            text = re.sub(old, new, file.read(), count=1)
+        with open(folder + path, "w") as file:
+            file.write(text)
+    package = os.path.join(paths.work, "larder_9.9.9-1.deb")
+    run("dpkg-deb", "-Znone", "--root-owner-group", "--build", folder, package)
+    return package
+
+
 @contextlib.contextmanager
 def network_of(process_id):
     """Sockets made meanwhile are in the network namespace of the process; OSError where it has none of its own yet."""
@@ -108,13 +154,12 @@ def network_of(process_id):
 
 
 class Boxed:
-    """A server in a root, as process 1 of its own process, mount and network namespaces."""
+    """A process in a root, as process 1 of namespaces of its own: a server, or systemd."""
 
-    def __init__(self, root, user, words, kind="as-it-is"):
+    def __init__(self, script, *words, within=()):
         self.errors = tempfile.TemporaryFile("w+")
-        self.process = subprocess.Popen(
-            ["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "sh", "-c", ENTER, "sh", root, kind,
-             user, *words], stdin=subprocess.DEVNULL, stdout=self.errors, stderr=self.errors)
+        self.process = subprocess.Popen([*within, *NAMESPACES, "sh", "-c", script, "sh", *words],
+                                        stdin=subprocess.DEVNULL, stdout=self.errors, stderr=self.errors)
 
     def connect(self, port):
         """A connection to the server, as soon as it listens."""

@@ -24,7 +24,8 @@ lack() {
 
 [ "$(id -u)" = 0 ] || lack "a clean root is made and entered by root only"
 command -v apt-get >/dev/null || lack "no apt-get: this is no Debian"
-unshare --mount --net --pid --fork true 2>/dev/null || lack "namespaces cannot be made here"
+unshare --mount --net --pid --uts --ipc --cgroup --fork mount -t cgroup2 cgroup2 /mnt 2>/dev/null ||
+    lack "namespaces cannot be made here, or cgroups of version 2 not be mounted in them"
 [ -x "$program" ] || lack "there is no $program (make release)"
 command -v ip >/dev/null || lack "there is no ip (apt-get install iproute2)"
 mkdir -p "$tools/archives" "$tools/work"

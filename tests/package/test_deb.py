@@ -6,9 +6,8 @@ import os
 import re
 import unittest
 
-from package_support import Boxed, Root, paths, run, support
+from package_support import ENTER, SETTINGS, Boxed, Root, newer_package, paths, run, support
 
-SETTINGS = "/etc/larder/larder.toml"
 state = {}
 
 
@@ -98,7 +97,7 @@ class Installed(unittest.TestCase):
         unit = self.root.read("/usr/lib/systemd/system/larder.service")
         words = re.search(r"(?m)^ExecStart=(.*)$", unit)[1].split()
         user = re.search(r"(?m)^User=(.*)$", unit)[1]
-        with Boxed(self.root.path, user + ":" + user, words) as server:
+        with Boxed(ENTER, self.root.path, "as-it-is", user + ":" + user, *words) as server:
             with server.connect(11211) as client:
                 self.assertEqual(client.set(b"key", b"value"), b"STORED")
                 self.assertEqual(client.get(b"key"), b"value")
@@ -114,27 +113,12 @@ class Changes(unittest.TestCase):
         self.root = Root(state["root"].path)
         self.addCleanup(self.root.remove)
 
-    def newer(self):
-        """A package of a higher version, with other settings."""
-        folder = os.path.join(paths.work, "newer")
-        run("rm", "-rf", folder)
-        run("dpkg-deb", "--raw-extract", paths.package, folder)
-        for path, old, new in (("/DEBIAN/control", r"(?m)^Version: .*$", "Version: 9.9.9-1"),
-                               (SETTINGS, r"\Z", "threads = 3\n")):
-            with open(folder + path) as file:
-                text = re.sub(old, new, file.read(), count=1)
-            with open(folder + path, "w") as file:
-                file.write(text)
-        package = os.path.join(paths.work, "larder_9.9.9-1.deb")
-        run("dpkg-deb", "-Znone", "--root-owner-group", "--build", folder, package)
-        return package
-
     def version(self):
         """The version and the state that dpkg knows."""
         return self.root.run("dpkg-query -W -f '${Version} ${db:Status-Status}' larder", check=False)[1]
 
     def test_an_upgrade_brings_new_settings_where_none_were_changed(self):
-        self.root.install(self.newer())
+        self.root.install(newer_package())
         self.assertEqual(self.version(), "9.9.9-1 installed")
         self.assertTrue(self.root.read(SETTINGS).endswith("threads = 3\n"))
 
@@ -142,7 +126,7 @@ class Changes(unittest.TestCase):
         mine = self.root.read(SETTINGS) + "threads = 1\n"
         self.root.write(SETTINGS, mine)
         # dpkg asks which settings to keep; an empty line is the answer that it proposes.
-        said = self.root.install(self.newer(), text="\n")
+        said = self.root.install(newer_package(), text="\n")
         self.assertIn("keep your currently-installed version", said)
         self.assertEqual(self.version(), "9.9.9-1 installed")
         self.assertEqual(self.root.read(SETTINGS), mine)
@@ -172,7 +156,7 @@ class Changes(unittest.TestCase):
         self.assertIn("/usr/bin/larder", added)
         self.leave_items()
         self.root.write("/etc/larder/users", "name:word\n")
-        self.root.install(self.newer())
+        self.root.install(newer_package())
         self.root.run("apt purge -y larder")
         self.assertEqual(self.root.files() ^ state["before"], set())
 

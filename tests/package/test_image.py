@@ -8,26 +8,14 @@ import tarfile
 import tempfile
 import unittest
 
-from package_support import Boxed, Root, paths, run, support
+from package_support import ENTER, NAMESPACES, PIVOT, Boxed, Root, paths, run, support
 
 USER = "65532:65532"
-# Makes the root $1 the root of a mount namespace, as podman expects, with the parts of the kernel that it looks at; and
-# runs the image there. --cgroups=disabled and the host's network, which is a namespace with a loopback only: the test
-# is about the image, not about podman's limits and bridges.
+# --cgroups=disabled and the host's network, which is a namespace with a loopback only: the test is about the image, not
+# about podman's limits and bridges.
 PODMAN = r"""
 set -e
-ip link set lo up
-mount --bind "$1" "$1"
-cd "$1"
-mount -t proc proc proc
-mount --rbind /dev dev
-mount -t sysfs sysfs sys
-mount -t cgroup2 cgroup2 sys/fs/cgroup
-mount -t tmpfs tmpfs run
-pivot_root . mnt
-cd /
-umount --lazy /mnt
-export PATH=/usr/sbin:/usr/bin:/sbin:/bin STORAGE_DRIVER=vfs
+export STORAGE_DRIVER=vfs
 podman load -i /tmp/larder.tar
 podman pull docker-archive:/tmp/larder.tar
 podman run -d --name one --read-only --cgroups=disabled --network host --health-interval disable larder -m 100
@@ -134,7 +122,7 @@ class Container(unittest.TestCase):
     def start(self, *flags):
         """A container with these flags behind the name of the image, or with those of CMD."""
         config = self.image.config["config"]
-        return Boxed(self.root, config["User"], config["Entrypoint"] + list(flags or config["Cmd"]), "read-only")
+        return Boxed(ENTER, self.root, "read-only", config["User"], *config["Entrypoint"], *(flags or config["Cmd"]))
 
     def test_it_serves_is_healthy_and_stops(self):
         config = self.image.config["config"]
@@ -178,8 +166,7 @@ class Podman(unittest.TestCase):
         if status:
             self.skipTest("podman cannot be installed: " + said.strip().splitlines()[-1])
         run("cp", paths.image, root.at("/tmp/larder.tar"))
-        _, said = run("unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "bash", "-c", PODMAN, "bash",
-                      root.path)
+        _, said = run(*NAMESPACES, "sh", "-c", PIVOT, "sh", root.path, "bash", "-c", PODMAN)
         self.assertIn("STORED\nVALUE key 0 5\nvalue\nEND\n", said)
         self.assertIn("STAT limit_maxbytes %d\n" % (100 << 20), said)
         self.assertIn("executable file `sh` not found", said)

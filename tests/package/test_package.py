@@ -25,7 +25,7 @@ def main():
                           ("work", "where a tmpfs for copies of the root is mounted"),
                           ("package", "the Debian package"), ("image", "the image's archive")):
         parser.add_argument("--" + name, required=True, type=os.path.abspath, help=meaning)
-    parser.add_argument("tests", nargs="*", default=["test_deb", "test_image"])
+    parser.add_argument("tests", nargs="*", default=["test_deb", "test_systemd", "test_image"])
     arguments = parser.parse_args()
     vars(package_support.paths).update(vars(arguments))
     package_support.run("mount", "-t", "tmpfs", "-o", "size=8g", "tmpfs", arguments.work)
