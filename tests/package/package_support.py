@@ -36,7 +36,7 @@ fi
 exec chroot --userspec="$user" "$root" "$@"
 """
 # As ENTER, for what makes namespaces itself, such as podman and systemd: $1 becomes the root of the mount namespace,
-# with devices of its own, and the command runs there.
+# with devices of its own and no way to change the kernel's settings, and the command runs there.
 PIVOT = """
 set -e
 ip link set lo up
@@ -44,6 +44,8 @@ mount --bind "$1" "$1"
 cd "$1"
 shift
 mount -t proc proc proc
+mount --bind proc/sys proc/sys
+mount -o remount,ro,bind proc/sys
 mount -t tmpfs -o mode=755 tmpfs dev
 for device in null zero full random urandom tty; do
     touch dev/$device
