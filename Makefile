@@ -5,6 +5,10 @@
 # Each stage is also a target of its own: install fmt clippy tidy unit zns loom miri fuzz release transcripts reference
 # differential clients fleets process stress. Tests install what they need in .tools and build in target.
 #
+# `make package` tries the Debian package and the image in clean roots. It is no part of `make test`: it needs root,
+# namespaces and, the first time, the network for some minutes (tests/package/run.sh). It takes the program of
+# `make release`.
+#
 # `make test` runs two lanes of stages side by side (tests/lanes.py). The first lane compiles and keeps the processor
 # busy. The second lane mostly waits: for downloads, and for servers that answer. `@release` waits for the program that
 # the first lane builds. The lane that ends first takes the stages of LANE_THAT_IS_FREE.
@@ -32,7 +36,7 @@ export CARGO_TERM_COLOR ?= never
 export PYTHONDONTWRITEBYTECODE := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: test quick bench clean $(STAGES)
+.PHONY: test quick bench clean package $(STAGES)
 
 test:
 	@$(STAGE) --begin
@@ -115,6 +119,9 @@ stress:
 		$(STAGE) "stress $$kind" $(PYTHON) tests/process/stress.py --server "$(SERVER) --temperature $$kind" \
 			--seconds $(STRESS_SECONDS) || failed=yes; \
 	done; [ -z "$$failed" ]
+
+package:
+	@$(STAGE) package tests/package/run.sh $(firstword $(SERVER))
 
 bench:
 	@echo "Each room has its own:         cargo bench -p larder-index   (-p larder-protocol, ...)"
