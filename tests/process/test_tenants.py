@@ -480,6 +480,7 @@ class Setting(TenantsCase):
                              ((*users, "--user-namespaces", "ada=a b"), "1 to 100"),
                              ((*users, "--user-namespaces", "ada=" + "n" * 101), "1 to 100"),
                              ((*users, "--user-namespaces", "ada=a,ada=b"), "the user 'ada' has two namespaces"),
+                             ((*users, "--user-namespaces", "Ada=shop"), "the user 'Ada' has a namespace"),
                              (("--user-namespaces", "ada=shop"), "need users")):
             status, _, error = run_to_end("-p", "0", "--admin", "off", *flags)
             self.assertNotEqual(status, 0, flags)
@@ -508,3 +509,31 @@ class Setting(TenantsCase):
         self.assertEqual(ask(root, b"GET", b"page:k"), b"page")
         self.assertEqual(ask(root, b"CONFIG", b"GET", b"user-namespaces"), [b"user-namespaces", b"bob=page"])
         self.assertTrue(ask(root, b"CONFIG", b"SET", b"user-namespaces", b"").startswith(b"-ERR"))
+
+    def test_who_is_removed_has_no_moment_with_all_keys(self):
+        config = os.path.join(self.folder(), "larder.toml")
+
+        def configure(lines, namespaces):
+            self.write(*lines)
+            with open(config, "w", encoding="ascii") as file:
+                file.write('auth-file = "%s"\nuser-namespaces = %s\n' % (self.path, namespaces))
+
+        # Reading them takes a while.
+        others = ["other%d:o" % number for number in range(900)]
+        with_bob = (["root:r", "bob:b", *others], '["bob=page"]')
+        configure(*with_bob)
+        server = self.server("--config", config)
+        root = self.door(server, "root")
+        root.set(b"rootkey", b"secret")
+        bob = self.connection(server)
+        for _ in range(4):
+            for users, is_there in ((with_bob, True), ((["root:r", *others], "[]"), False)):
+                configure(*users)
+                server.process.send_signal(signal.SIGHUP)
+                deadline = time.monotonic() + 20
+                admitted = None
+                while admitted != is_there:
+                    self.assertLess(time.monotonic(), deadline)
+                    admitted = ask(bob, b"AUTH", b"bob", b"b") == b"OK"
+                    if admitted:
+                        self.assertIsNone(ask(bob, b"GET", b"rootkey"))

@@ -41,7 +41,10 @@ fn refuse(error: impl std::fmt::Display) -> RunError {
 pub fn run(settings: Settings, host: Arc<dyn Host>) -> Result<(), RunError> {
     // First, while the process has one thread.
     let inherited = Inherited::take().map_err(refuse)?;
-    let users = settings.auth_file.as_deref().map(Users::read).transpose().map_err(RunError)?;
+    let users = Users::of(&settings).map_err(RunError)?;
+    if let Some(stranger) = users.as_ref().and_then(Users::stranger) {
+        return Err(refuse(stranger));
+    }
     users.iter().for_each(Users::tell_doubts);
     let flash = flash::open(&settings)?;
     let served = serve(&settings, host, users, flash.as_ref(), inherited);
@@ -214,7 +217,10 @@ fn ring_buffers(settings: &Settings, cache: &Cache) -> Result<usize, RunError> {
 pub fn problems_of_start(settings: &Settings) -> Vec<String> {
     let mut found = Vec::new();
     found.extend(settings.tcp_sockets().err().map(|error| error.to_string()));
-    found.extend(settings.auth_file.as_deref().and_then(|path| Users::read(path).err()));
+    match Users::of(settings) {
+        Ok(users) => found.extend(users.as_ref().and_then(Users::stranger).map(str::to_owned)),
+        Err(error) => found.push(error),
+    }
     if settings.tls.enabled && settings.tls.chain_cert.is_some() {
         found.extend(Tls::load(&settings.tls).err());
     }

@@ -302,7 +302,7 @@ fn auth_file(running: &Running<'_>, now: &mut Settings, new: &Settings) -> Resul
             "whether clients log in is decided at the start; only the file may be another one".to_owned()
         );
     }
-    running.state.read_users(new.auth_file.as_deref())?;
+    running.state.read_users(new)?;
     now.auth_file.clone_from(&new.auth_file);
     Ok(())
 }

@@ -2,7 +2,6 @@
 
 use super::fleet::Fleet;
 use super::live::Host;
-use super::own_keys::OwnKeys;
 use super::prefixes::PrefixCounts;
 use super::resp_state::RespState;
 use super::users::{Access, Rights, Users};
@@ -13,7 +12,6 @@ use crate::latency::{Class, Histogram, WorkerLatency, total, total_fetches};
 use crate::settings::{FleetSettings, Settings, TlsSettings};
 use crate::tls::Tls;
 use larder_cache::Totals;
-use std::path::Path;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Instant;
@@ -250,13 +248,11 @@ impl ServerState {
 
     /// What the user may do, if this is its password. Without a file of users every client may do everything.
     pub(super) fn admit(&self, name: &[u8], password: &[u8]) -> Option<Rights> {
-        // First, so that no lock is waited for under the one of the users.
-        let settings = self.in_effect();
         let users = self.users.read().expect("no panic under this lock");
-        let access = users.as_ref().map_or(Some(Access::Full), |users| users.admit(name, password))?;
-        let namespace = settings.user_namespaces.iter().find(|of| of.user.as_bytes() == name);
-        let keys = namespace.map(|of| Arc::new(OwnKeys::new(&of.namespace, settings.prefix_delimiter)));
-        Some(Rights { access, keys })
+        match &*users {
+            Some(users) => users.admit(name, password),
+            None => Some(Rights { access: Access::Full, keys: None }),
+        }
     }
 
     /// SIGHUP: reads the file of users and the certificates again. Files that cannot be read change nothing.
@@ -287,8 +283,8 @@ impl ServerState {
     }
 
     fn reload_users(&self) {
-        let path = self.in_effect().auth_file.clone();
-        match (self.read_users(path.as_deref()), path) {
+        let settings = self.in_effect();
+        match (self.read_users(&settings), &settings.auth_file) {
             (Ok(()), Some(path)) => tracing::info!(
                 target: "larder::start",
                 "SIGHUP: the users of {} were read again",
@@ -299,9 +295,10 @@ impl ServerState {
         }
     }
 
-    /// Reads the file of users. The error is one line; nothing has changed then.
-    pub(super) fn read_users(&self, path: Option<&Path>) -> Result<(), String> {
-        let users = path.map(Users::read).transpose()?;
+    /// Reads the file of users. Users and their namespaces are in effect in one step. The error is one line; nothing
+    /// has changed then.
+    pub(super) fn read_users(&self, settings: &Settings) -> Result<(), String> {
+        let users = Users::of(settings)?;
         users.iter().for_each(Users::tell_doubts);
         *self.users.write().expect("no panic under this lock") = users;
         Ok(())

@@ -15,6 +15,7 @@
 //! lengths, and all users are compared every time.
 
 use super::own_keys::OwnKeys;
+use crate::settings::{Settings, UserNamespace};
 use ring::digest::{SHA256, digest};
 use std::path::Path;
 use std::sync::Arc;
@@ -49,10 +50,14 @@ pub(super) struct Rights {
 
 type Digest = [u8; 32];
 
-/// The users of a file.
+/// The users of a file, and which keys are theirs.
 #[derive(Clone, Default)]
 pub struct Users {
     users: Vec<User>,
+    /// The names of those who have a namespace, and their keys.
+    keys: Vec<(Digest, Arc<OwnKeys>)>,
+    /// A user who has a namespace, and is not in the file.
+    stranger: Option<String>,
     /// One sentence for each line that is probably not what it was meant to be.
     doubts: Vec<String>,
 }
@@ -65,6 +70,32 @@ struct User {
 }
 
 impl Users {
+    /// The users that these settings name, with their namespaces; `None` = clients do not log in.
+    ///
+    /// # Errors
+    /// Those of [`Users::read`].
+    pub fn of(settings: &Settings) -> Result<Option<Users>, String> {
+        let Some(path) = &settings.auth_file else { return Ok(None) };
+        let mut users = Users::read(path)?;
+        for UserNamespace { user, namespace } in &settings.user_namespaces {
+            if !users.has(user.as_bytes()) {
+                users.stranger = Some(format!(
+                    "the user '{user}' has a namespace (--user-namespaces) and is not in {} (-Y)",
+                    path.display()
+                ));
+            }
+            let keys = OwnKeys::new(namespace, settings.prefix_delimiter);
+            users.keys.push((sha256(user.as_bytes()), Arc::new(keys)));
+        }
+        Ok(Some(users))
+    }
+
+    /// One line about a user who has a namespace and cannot log in. At a start it is an error: a user whose name was
+    /// spelt otherwise would have all keys.
+    pub fn stranger(&self) -> Option<&str> {
+        self.stranger.as_deref()
+    }
+
     /// Reads the file.
     ///
     /// # Errors
@@ -92,14 +123,15 @@ impl Users {
         }
         match users.len() {
             0 => Err(format!("{shown}: no user in it; write user:password, one per line")),
-            1..=USERS_MAX => Ok(Users { users, doubts }),
+            1..=USERS_MAX => Ok(Users { users, doubts, ..Users::default() }),
             more => Err(format!("{shown}: {more} users; at most {USERS_MAX} are allowed")),
         }
     }
 
     /// Warns of lines that are probably not what they were meant to be.
     pub(crate) fn tell_doubts(&self) {
-        self.doubts.iter().for_each(|doubt| tracing::warn!("{doubt}"));
+        let doubts = self.doubts.iter().map(String::as_str).chain(self.stranger());
+        doubts.for_each(|doubt| tracing::warn!("{doubt}"));
     }
 
     /// Whether there is a user of this name.
@@ -109,12 +141,14 @@ impl Users {
     }
 
     /// What the user may do, if this is its password.
-    pub(super) fn admit(&self, name: &[u8], password: &[u8]) -> Option<Access> {
+    pub(super) fn admit(&self, name: &[u8], password: &[u8]) -> Option<Rights> {
         let (name, password) = (sha256(name), sha256(password));
-        self.users.iter().fold(None, |admitted, user| {
+        let access = self.users.iter().fold(None, |admitted, user| {
             let is_it = user.name.ct_eq(&name) & user.password.ct_eq(&password);
             if bool::from(is_it) { Some(user.access) } else { admitted }
-        })
+        })?;
+        let keys = self.keys.iter().find(|(of, _)| *of == name).map(|(_, keys)| Arc::clone(keys));
+        Some(Rights { access, keys })
     }
 }
 
@@ -176,7 +210,9 @@ mod tests {
             digest.to_uppercase()
         );
         let users = users(&text).expect("a file of users");
-        let admitted = |name: &str, password: &str| users.admit(name.as_bytes(), password.as_bytes());
+        let admitted = |name: &str, password: &str| {
+            users.admit(name.as_bytes(), password.as_bytes()).map(|rights| rights.access)
+        };
         assert_eq!(admitted("app", "secret"), Some(Access::Full));
         assert_eq!(admitted("app", "second"), Some(Access::Full));
         assert_eq!(admitted("hashed", "secret"), Some(Access::Full));
@@ -194,8 +230,8 @@ mod tests {
     #[test]
     fn a_short_digest_is_a_password() {
         let users = users("a:#abc\nb:#zz").expect("a file of users");
-        assert_eq!(users.admit(b"a", b"#abc"), Some(Access::Full));
-        assert_eq!(users.admit(b"b", b"#zz"), Some(Access::Full));
+        assert!(users.admit(b"a", b"#abc").is_some());
+        assert!(users.admit(b"b", b"#zz").is_some());
         let said: Vec<_> =
             users.doubts.iter().map(|doubt| doubt.split(": ").next().unwrap_or_default()).collect();
         assert!(matches!(said[..], [a, b] if a.ends_with(":1") && b.ends_with(":2")), "{said:?}");

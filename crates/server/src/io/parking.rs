@@ -75,16 +75,27 @@ impl Parking {
         self.slots.get(slot).map_or(0, |parked| parked.bytes)
     }
 
+    /// How often bytes have begun to stay.
+    pub(super) fn parkings(&self) -> u64 {
+        self.parkings
+    }
+
     /// Takes out of the queue the slot that is to go first: of the few that got on with nothing for the longest time,
-    /// and at least since `since_ms`, the one that has most parked. Slots that `may_go` refuses stay, as the last.
-    pub(super) fn pop(&mut self, since_ms: u64, may_go: impl Fn(usize) -> bool) -> Option<usize> {
+    /// and at least since `since_ms`, the one that has most parked. Slots that `may_go` refuses stay, as the last. What
+    /// began to stay after the first `parkings` times stays.
+    pub(super) fn pop(
+        &mut self,
+        since_ms: u64,
+        parkings: u64,
+        may_go: impl Fn(usize) -> bool,
+    ) -> Option<usize> {
         let mut oldest = ArrayVec::<(usize, u64), OLDEST>::new();
         for _ in 0..self.queue.len() {
             let Some(entry) = self.queue.pop_front() else { break };
             if !is_current(&self.slots, entry) {
                 continue;
             }
-            if self.slots[entry.0].since_ms > since_ms {
+            if self.slots[entry.0].since_ms > since_ms || entry.1 > parkings {
                 self.queue.push_front(entry);
                 break;
             }
@@ -123,16 +134,20 @@ mod tests {
             parking.note(slot, if slot == 5 || slot == young { 900 } else { 100 }, false, 0)
         });
         assert_eq!((parking.bytes(), parking.slots()), (OLDEST as u64 * 100 + 2600, OLDEST + 10));
-        assert_eq!(parking.pop(0, |_| true), Some(5), "it is among the oldest");
-        assert_eq!(parking.pop(0, |_| true), Some(0), "the other large one is not");
+        assert_eq!(parking.pop(0, u64::MAX, |_| true), Some(5), "it is among the oldest");
+        assert_eq!(parking.pop(0, u64::MAX, |_| true), Some(0), "the other large one is not");
         // More of the same request is no progress; an answered request is.
         parking.note(1, 100, true, 0);
         parking.note(2, 120, false, 0);
         parking.note(3, 110, false, 0);
-        assert_eq!(parking.pop(0, |slot| slot != 2), Some(3), "the larger one stays, as it is asked for");
+        assert_eq!(
+            parking.pop(0, u64::MAX, |slot| slot != 2),
+            Some(3),
+            "the larger one stays, as it is asked for"
+        );
         parking.note(4, 0, true, 0);
         assert_eq!((parking.bytes_at(4), parking.bytes_at(9999)), (0, 0));
-        let rest: Vec<usize> = std::iter::from_fn(|| parking.pop(0, |_| true)).collect();
+        let rest: Vec<usize> = std::iter::from_fn(|| parking.pop(0, u64::MAX, |_| true)).collect();
         assert_eq!(rest[..3], [young, 6, 7]);
         assert_eq!(rest.len(), OLDEST + 10 - 4);
         assert!(rest.contains(&1) && rest.contains(&2));
@@ -143,11 +158,26 @@ mod tests {
         let mut parking = Parking::default();
         (0..3).for_each(|slot| parking.note(slot, 100, true, 10 + slot as u64));
         parking.note(0, 900, true, 13);
-        assert_eq!(parking.pop(10, |_| true), None);
-        assert_eq!(parking.pop(11, |_| true), Some(1));
-        assert_eq!(parking.pop(11, |_| true), None);
-        assert_eq!(parking.pop(13, |_| true), Some(0));
-        assert_eq!(parking.pop(u64::MAX, |_| true), Some(2));
+        assert_eq!(parking.pop(10, u64::MAX, |_| true), None);
+        assert_eq!(parking.pop(11, u64::MAX, |_| true), Some(1));
+        assert_eq!(parking.pop(11, u64::MAX, |_| true), None);
+        assert_eq!(parking.pop(13, u64::MAX, |_| true), Some(0));
+        assert_eq!(parking.pop(u64::MAX, u64::MAX, |_| true), Some(2));
+    }
+
+    #[test]
+    fn what_begins_to_stay_during_a_round_is_for_the_next_one() {
+        let mut parking = Parking::default();
+        (0..3).for_each(|slot| parking.note(slot, 100, true, 0));
+        let parkings = parking.parkings();
+        let mut gone = Vec::new();
+        while let Some(slot) = parking.pop(0, parkings, |_| true) {
+            // It holds on to its bytes though it was let go.
+            parking.note(slot, 100, true, 0);
+            gone.push(slot);
+        }
+        gone.sort_unstable();
+        assert_eq!(gone, [0, 1, 2]);
     }
 
     #[test]
@@ -158,6 +188,6 @@ mod tests {
         }
         assert!(parking.queue.len() <= 2 * 10 + QUEUE_MIN);
         assert_eq!(parking.bytes(), 1000);
-        assert_eq!(std::iter::from_fn(|| parking.pop(0, |_| true)).count(), 10);
+        assert_eq!(std::iter::from_fn(|| parking.pop(0, u64::MAX, |_| true)).count(), 10);
     }
 }

@@ -328,22 +328,19 @@ impl<S: Service, D: Driver> Worker<S, D> {
     #[cold]
     fn relieve(&mut self) {
         let share = self.shared.buffers.parked_bytes_max() / self.shared.counters.workers.len() as u64;
-        // Each connection goes once: one that holds on to bytes though it was let go comes last.
-        for _ in 0..self.parking.slots() {
-            let Some(patience_ms) = self.shared.buffers.patience_ms() else { break };
-            if self.parking.bytes() <= share {
-                break;
-            }
+        // Each connection goes once in a round, though it may hold on to bytes after it was let go.
+        let parkings = self.parking.parkings();
+        while let Some(patience_ms) = self.shared.buffers.patience_ms()
+            && self.parking.bytes() > share
+        {
             // The half that one connection does not have is enough for all others, until that gets short as well.
             if self.parking.slots() == 1 && !self.shared.buffers.are_full() {
                 break;
             }
             // Those that wait for flash are not late themselves.
             let may_go = |slot: usize| self.links[slot].as_ref().is_some_and(|link| !link.is_waiting());
-            let Some(slot) = self.parking.pop(self.shared.now_ms().saturating_sub(patience_ms), may_go)
-            else {
-                break;
-            };
+            let since_ms = self.shared.now_ms().saturating_sub(patience_ms);
+            let Some(slot) = self.parking.pop(since_ms, parkings, may_go) else { break };
             let Some(mut link) = self.links[slot].take() else { break };
             let counters = self.counters();
             if link.is_blocked() { &counters.unread } else { &counters.out_of_memory }.add(1);

@@ -22,8 +22,9 @@ use larder_protocol::resp::Args;
 use larder_protocol::{Get as GetRequest, Request, Step, binary, parse, reply};
 use std::ops::ControlFlow;
 
-/// Keys of one retrieval that are executed in one turn, at most: some tens of microseconds.
-const KEYS_AT_ONCE: usize = 256;
+/// Keys of one retrieval that are executed in one turn, at most. Each turn reads over the keys that are done, so that a
+/// long line in many short turns would cost time by the square of its length.
+const KEYS_AT_ONCE: usize = 4096;
 /// Room for a request that is kept for the next one, at most, bytes.
 const ROOM_BYTES_KEPT: usize = 64 << 10;
 

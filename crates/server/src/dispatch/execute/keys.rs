@@ -15,6 +15,8 @@ const BUCKETS_AT_ONCE: usize = 4096;
 const BYTES_AT_ONCE: usize = 64 << 10;
 /// Buckets that are looked at for a key by chance, at most: a few milliseconds where nearly all are empty.
 const RANDOM_BUCKETS_MAX: usize = 1 << 18;
+/// Items that are looked at for one that is shown, at most: a fraction of a millisecond where nearly all are not.
+const RANDOM_ITEMS_MAX: usize = 2048;
 /// Buckets that are looked at to estimate how many items expire.
 const SAMPLED_BUCKETS: usize = 1024;
 
@@ -118,7 +120,7 @@ impl Executor {
     }
 
     /// The key of some item that is `shown`, which is asked for a key and its CAS number. `None` = there is none, or
-    /// they are very few in a large index.
+    /// they are very few in a large index or among many other items.
     pub(in crate::dispatch) fn random_key(
         &self,
         random: u64,
@@ -128,12 +130,14 @@ impl Executor {
         let start = ((u128::from(random) * u128::from(buckets)) >> 64) as u64;
         let mut keys: Vec<Vec<u8>> = Vec::new();
         for from in [start, 0] {
+            let mut seen = 0;
             let walk = self.worker.walk(from, RANDOM_BUCKETS_MAX, &mut |worker, hit| {
                 let key = client_key(worker, hit);
+                seen += 1;
                 if shown(&key, hit.cas()) {
                     keys.push(key.into_owned());
                 }
-                keys.is_empty()
+                keys.is_empty() && seen < RANDOM_ITEMS_MAX
             });
             if !keys.is_empty() || walk.next.is_some() {
                 break;
