@@ -18,6 +18,8 @@ import re
 VALUE_BYTES_LARGE = 70000
 # Numbers that no server gives by itself in a test.
 EXPLICIT_CAS = (0, 1 << 40, (1 << 40) + 1, (1 << 64) - 1)
+# A number that no item has. Low ones are those of the first items that a server stores.
+ABSENT_CAS = 1 << 50
 BAD_NUMBERS = (b"", b"x", b"-", b"1x", b"--1", b"99999999999999999999999", b"000000000000000000000000001")
 NUMBERS = (b"0", b"1", b"9", b"10", b"99", b"100", b"18446744073709551615", b" 5", b"5 ", b"5 x", b"+5", b"-5", b"007",
            b"", b"x1")
@@ -148,7 +150,8 @@ def store(random, keys):
 
 def cas(random, key):
     """A CAS number for a key: the present one, one beside it, or any."""
-    return some(random, (Cas(key), Cas(key)), (Cas(key, 1 << 41), Cas(key, -1), b"0", b"7", b"x", b"+1", b"-1"), 0.3)
+    others = (Cas(key, 1 << 41), Cas(key, -1), b"0", b"%d" % ABSENT_CAS, b"x", b"+1", b"-1")
+    return some(random, (Cas(key), Cas(key)), others, 0.3)
 
 
 def get(random, keys):
@@ -356,7 +359,7 @@ def cas_question(key):
 def cas_answer(record):
     """The CAS number in the answer, or a number that no item has."""
     match = re.match(rb"HD c(\d+)", record[0])
-    return int(match.group(1)) if match else 3
+    return int(match.group(1)) if match else ABSENT_CAS
 
 
 class Records:
