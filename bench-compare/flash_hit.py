@@ -83,15 +83,27 @@ def turns(client, bare, options, mean_pages):
     return times, found
 
 
+def mixed(client, options, share):
+    """GETs of which this share asks for items in memory. Returns how many times longer than those all of them take, by
+    their means."""
+    in_memory, on_flash = [], []
+    for _ in range(options.turns):
+        if random.random() < share:
+            in_memory.append(timed(client.get, [b"hot:%d" % random.randrange(HOT_ITEMS)])[0])
+        else:
+            on_flash.append(timed(client.get, [key_of(random.randrange(HOT_ITEMS, options.items))])[0])
+    return statistics.fmean(in_memory + on_flash) / statistics.fmean(in_memory)
+
+
 def figures(times):
     """One round in words. The means leave out the longest hundredth."""
     middle = {kind: statistics.median(of) for kind, of in times.items()}
     mean = {kind: statistics.fmean(sorted(of)[: len(of) - len(of) // 100]) for kind, of in times.items()}
     ratios = [of["flash"] / (of["memory"] + of["bare"]) for of in (middle, mean)]
-    mixed = 0.8 * mean["memory"] + 0.2 * mean["flash"]
+    taken = 0.8 * mean["memory"] + 0.2 * mean["flash"]
     predicted = 0.8 * mean["memory"] + 0.2 * 1.05 * (mean["memory"] + mean["bare"])
     return (", ".join(f"{kind} {middle[kind]:.1f} ({mean[kind]:.1f})" for kind in times)
-            + f"; {ratios[0]:.3f}, {ratios[1]:.3f}; {mixed:.1f} of {predicted:.1f}")  # fmt: skip
+            + f"; {ratios[0]:.3f}, {ratios[1]:.3f}; {taken:.1f} of {predicted:.1f}")  # fmt: skip
 
 
 def main():
@@ -105,6 +117,8 @@ def main():
     parser.add_argument("--rate", type=float, default=40_000, help="items stored a second (default: %(default)s)")
     parser.add_argument("--turns", type=int, default=4000, help="turns of a round (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=5, help="(default: %(default)s)")
+    parser.add_argument("--shares", type=float, nargs="*", default=[0.99, 0.83, 0.5],
+                        help="shares of hits in memory that are measured, too (default: %(default)s)")  # fmt: skip
     parser.add_argument("--args", default="", help="more flags of the server")
     options = parser.parse_args()
     if os.path.exists(options.flash):
@@ -131,6 +145,10 @@ def main():
                     continue  # The first round says how long the reads are.
                 print(f"round {number}: {figures(times)}; found {found} of {options.turns}, "
                       f"{reads} reads of {pages:.2f} pages")  # fmt: skip
+            for share in options.shares:
+                factors = sorted(mixed(client, options, share) for _ in range(options.rounds))
+                print(f"{100 * share:g} % memory hits: the mean is {statistics.median(factors):.2f} times that of "
+                      f"memory hits, {factors[0]:.2f} to {factors[-1]:.2f}")  # fmt: skip
     finally:
         if os.path.exists(options.flash):
             os.remove(options.flash)
