@@ -338,6 +338,12 @@ class Whole(TenantsCase):
             self.assertTrue(ask(ada, *words.split()).startswith(b"-NOPERM"), words)
         self.assertEqual(self.keys(server), sorted(self.OTHERS + [b"shop:x:1", b"shop:y:1"]))
 
+    def test_the_curve_of_the_own_namespace(self):
+        ada = self.door(self.serve("--namespaces", "shop=0-50,page=0-50"), "ada")
+        for name in (b"page", b"sho", b"shop:", b"nobody"):
+            self.assertEqual(ada.ask(b"stats mrc " + name), REFUSED, name)
+        self.assertTrue(ada.ask(b"stats mrc shop").startswith(b"STAT state "))
+
     def test_who_may_only_read_has_a_namespace_too(self):
         server = self.filled()
         eve = self.door(server, "eve")

@@ -268,7 +268,7 @@ impl Namespaces {
             Row {
                 namespace: namespace.clone(),
                 number: old.map_or_else(&mut new_number, |row| row.number),
-                curve_below: AtomicU32::new(0),
+                curve_below: AtomicU32::new(old.map_or(0, |row| row.curve_below.load(Relaxed))),
                 counts: old.map_or_else(fresh, |row| row.counts.clone()),
                 items: AtomicU64::new(old.map_or(0, |row| row.items.load(Relaxed))),
                 bytes: AtomicU64::new(old.map_or(0, |row| row.bytes.load(Relaxed))),

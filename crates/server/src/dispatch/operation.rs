@@ -432,6 +432,8 @@ impl<'a> Operation<'a> {
         match self {
             Operation::Flush { due_s: None } => Some(Operation::FlushPrefix { prefix }),
             Operation::Stats(StatsTopic::HotKeys | StatsTopic::LargeKeys) => None,
+            // The prefix is the name of the client's namespace and the delimiter.
+            Operation::SizingOf(name) if prefix.split_last().is_none_or(|(_, own)| own != name) => None,
             Operation::Read(_)
             | Operation::Store(_)
             | Operation::Delete(_)
@@ -443,6 +445,7 @@ impl<'a> Operation<'a> {
             | Operation::Describe { .. }
             | Operation::FlushPrefix { .. }
             | Operation::Stats(_)
+            | Operation::SizingOf(_)
             | Operation::List { .. }
             | Operation::NameFleet
             | Operation::Version
