@@ -402,7 +402,11 @@ impl Memory {
         let mut pool = lock(&self.inner.pool);
         if let Some(slab) = pool.idle_slab() {
             pool.begin_release(slab);
-            return self.unmap(&mut pool, slab);
+            let is_unmapped = self.unmap(&mut pool, slab);
+            if !is_unmapped {
+                pool.cancel_release(slab);
+            }
+            return is_unmapped;
         }
         let Some(column) = pool.take_idle() else { return false };
         drop(pool);
@@ -526,7 +530,8 @@ impl Memory {
             .map(|id| (ColumnId(id), self.column(ColumnId(id)).state()))
     }
 
-    /// Gives the slab back to the kernel if all of its columns are free by now. Returns whether it did.
+    /// Gives the slab back to the kernel if all of its columns are free by now. Returns whether it did. If it did not,
+    /// the slab is still being released.
     ///
     /// # Panics
     /// If the slab is not being released.
@@ -548,7 +553,6 @@ impl Memory {
     fn unmap(&self, pool: &mut Pool, slab: SlabId) -> bool {
         if let Err(error) = self.inner.arena.give_back(slab) {
             tracing::warn!(%error, slab = slab.0, "the kernel did not take a slab back");
-            pool.cancel_release(slab);
             return false;
         }
         pool.unmapped_now(slab);

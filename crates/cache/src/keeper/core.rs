@@ -11,7 +11,7 @@ use crate::random::Random;
 use crate::ranking::Candidate;
 use crate::selector::{Emptied, Need, SealedQueue, Search, Selector, status};
 use crate::temperature::{Temperature, TemperatureStats};
-use larder_memory::{ColumnId, ColumnState, Reader};
+use larder_memory::{ColumnId, ColumnState, Reader, SlabId};
 use larder_temperature::Reference;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -32,6 +32,8 @@ pub(super) struct Keeper {
     pub(super) flush_sweep: FlushSweep,
     /// Rounds in which no slab is given back, because none could be.
     pub(super) slab_rests: u32,
+    /// Slabs that were emptied for a lower limit, and that somebody may still be reading.
+    pub(super) leaving_slabs: Vec<SlabId>,
     pub(super) fresh: FreshMemory,
     repartition: Repartition,
     prefix_sweep: PrefixSweep,
@@ -60,6 +62,7 @@ impl Keeper {
             sealed,
             flush_sweep: FlushSweep::default(),
             slab_rests: 0,
+            leaving_slabs: Vec::new(),
             fresh: FreshMemory::default(),
             repartition: Repartition::default(),
             prefix_sweep: PrefixSweep::default(),

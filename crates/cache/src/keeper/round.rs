@@ -197,16 +197,26 @@ impl Round<'_> {
     /// Empties slabs that the limit no longer allows, and returns them to the machine.
     fn give_slabs_back(&mut self) {
         let memory = &self.store.memory;
-        if memory.over_limit_slabs() == 0 || self.rests() {
-            return;
+        let mut leaving = std::mem::take(&mut self.keeper.lock().leaving_slabs);
+        let has_released = self.let_go(&mut leaving);
+        if memory.over_limit_slabs() > leaving.len() && !self.rests() {
+            self.empty_slabs(&mut leaving, has_released);
         }
+        self.keeper.lock().leaving_slabs = leaving;
+    }
+
+    /// Empties slabs and adds them to `leaving`, until as many leave as the limit asks for.
+    fn empty_slabs(&mut self, leaving: &mut Vec<SlabId>, mut has_released: bool) {
+        let memory = &self.store.memory;
         let mut stuck: Vec<SlabId> = Vec::new();
-        let mut has_released = false;
         // Of the slabs that stay, no column is withheld from writers: no more slabs are released than have to go.
-        while memory.over_limit_slabs() > stuck.len() && stuck.len() <= STUCK_SLABS_MAX && self.goes_on() {
+        while memory.over_limit_slabs() > stuck.len() + leaving.len()
+            && stuck.len() <= STUCK_SLABS_MAX
+            && self.goes_on()
+        {
             // Writers come first: while they have too few columns, a round gives one slab back. A slab that is stuck
-            // withholds the free columns that it has.
-            if has_released || !stuck.is_empty() {
+            // or leaves withholds the free columns that it has.
+            if has_released || !stuck.is_empty() || !leaving.is_empty() {
                 self.fill_free_columns();
                 if self.levels.evicts() && memory.available_columns() < self.store.free_columns_target() {
                     self.keeper.wake();
@@ -218,30 +228,47 @@ impl Round<'_> {
             self.hold_ready(reserved + memory.geometry().columns_per_slab as usize);
             let Some(slab) = memory.begin_release_slab() else { break };
             let columns: Vec<_> = memory.slab_columns(slab).map(|(id, _)| id).collect();
+            let mut is_empty = true;
             for column in columns {
                 // What is warm, or has a share, is moved. That takes columns, and the slab's own do not come back.
                 self.hold_ready(reserved);
                 // The policy still knows a column that has to stay, since it did not choose it.
-                self.keeper.lock().drain(self.levels, column, self.levels.evicts(), &mut self.slice);
+                is_empty &=
+                    self.keeper.lock().drain(self.levels, column, self.levels.evicts(), &mut self.slice);
             }
-            if memory.finish_release(slab) {
-                has_released = true;
+            if is_empty {
+                leaving.push(slab);
+                has_released |= self.let_go(leaving);
             } else {
                 stuck.push(slab);
             }
         }
         // Where nothing may be evicted, trying again at once would find the same items in the way.
-        let found_none = !has_released && !stuck.is_empty() && !self.goes_on();
+        let found_none = !has_released && leaving.is_empty() && !stuck.is_empty() && !self.goes_on();
         if !self.levels.evicts() && (found_none || stuck.len() > STUCK_SLABS_MAX) {
             self.keeper.lock().slab_rests = ROUNDS_OF_REST;
         }
-        // A column that a worker fills, or that is pinned or still read, holds up its slab. The slab's columns are
-        // handed out again for now, and another slab goes instead in this round or the next.
+        // A column that a worker fills, or that is pinned, holds up its slab. The slab's columns are handed out again
+        // for now, and another slab goes instead in this round or the next.
         for slab in stuck {
             if memory.over_limit_slabs() == 0 || !memory.finish_release(slab) {
                 memory.cancel_release(slab);
             }
         }
+    }
+
+    /// Returns those emptied slabs to the machine that nobody reads any more, unless the limit allows them again.
+    /// Whether there was one.
+    fn let_go(&self, leaving: &mut Vec<SlabId>) -> bool {
+        let memory = &self.store.memory;
+        while leaving.len() > memory.over_limit_slabs()
+            && let Some(slab) = leaving.pop()
+        {
+            memory.cancel_release(slab);
+        }
+        let before = leaving.len();
+        leaving.retain(|&slab| !memory.finish_release(slab));
+        leaving.len() < before
     }
 
     /// Tries so often as `columns` says to have so many columns free, before a slab is given back.
