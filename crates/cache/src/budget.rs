@@ -9,16 +9,24 @@
 //!
 //! Columns get what the others leave. As the index grows, the share of the columns shrinks by whole slabs, and the
 //! keeper empties slabs to give them back. Once the index has had its share, it stops growing.
+//!
+//! Most servers use little of the share of connection buffers. Columns are **lent** up to a half of it. When
+//! connections need it, the keeper takes it back within some rounds.
 
 use larder_memory::Column;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock};
 
 /// Connection buffers get one part in so many of the limit, within the two bounds below. Code, stacks, the allocator
 /// and logs are not in the budget: the promise "`-m` plus 5 % plus 16 MiB" leaves room for them.
 const BUFFERS_SHARE: u64 = 16;
 const BUFFERS_MIN_BYTES: u64 = 4 << 20;
 const BUFFERS_MAX_BYTES: u64 = 256 << 20;
+/// One part in so many of the share of connection buffers may be lent. So the resident memory stays within the promise
+/// also before the keeper has taken back what was lent.
+const LENT_SHARE: u64 = 2;
+/// What came back is lent again in so many rounds: buffers that were needed are soon needed again.
+const LENDING_ROUNDS: u64 = 256;
 /// The sessions of encrypted connections may take at most one part in so many of the limit.
 const SESSIONS_SHARE: u64 = 8;
 /// The index may take at most one part in so many of the limit. Items smaller than about 40 bytes reach that.
@@ -59,10 +67,17 @@ impl Budget {
         }
     }
 
-    /// What is left for columns beside `others_bytes` of index and temperature.
-    pub(crate) fn columns_bytes(&self, others_bytes: u64) -> u64 {
-        let set_aside = self.buffers_bytes + self.sessions_bytes + self.bookkeeping_bytes;
+    /// What is left for columns beside `others_bytes` of index and temperature, when the connection buffers lend so
+    /// many bytes of their share.
+    pub(crate) fn columns_bytes(&self, others_bytes: u64, lent_bytes: u64) -> u64 {
+        let buffers_bytes = self.buffers_bytes.saturating_sub(lent_bytes);
+        let set_aside = buffers_bytes + self.sessions_bytes + self.bookkeeping_bytes;
         self.limit_bytes.saturating_sub(set_aside + others_bytes)
+    }
+
+    /// The most that connection buffers lend.
+    fn lent_bytes_max(&self) -> u64 {
+        self.buffers_bytes / LENT_SHARE
     }
 
     /// The most that the index may take.
@@ -97,17 +112,26 @@ pub(crate) struct Limits {
     temperature_bytes: AtomicU64,
     /// Bytes that are set aside for the curves of namespaces.
     curves_bytes: AtomicU64,
+    /// Bytes of the share of connection buffers that columns have.
+    lent_bytes: AtomicU64,
+    /// Says how many bytes the connection buffers hold now.
+    buffers_meter: OnceLock<BuffersMeter>,
 }
 
+type BuffersMeter = Box<dyn Fn() -> u64 + Send + Sync>;
+
 impl Limits {
-    /// A limit that starts at `budget` and may be raised to `bytes_max`.
-    pub(crate) fn new(budget: Budget, set_aside: SetAside, bytes_max: u64) -> Limits {
+    /// A limit that starts at `budget` and may be raised to `bytes_max`. With `lends_buffers`, columns have a part of
+    /// the share of connection buffers from the start.
+    pub(crate) fn new(budget: Budget, set_aside: SetAside, bytes_max: u64, lends_buffers: bool) -> Limits {
         Limits {
             budget: Mutex::new(budget),
             set_aside,
             bytes_max,
             temperature_bytes: AtomicU64::new(0),
             curves_bytes: AtomicU64::new(0),
+            lent_bytes: AtomicU64::new(if lends_buffers { budget.lent_bytes_max() } else { 0 }),
+            buffers_meter: OnceLock::new(),
         }
     }
 
@@ -124,6 +148,29 @@ impl Limits {
     /// Moves the limit.
     pub(crate) fn set(&self, budget: Budget) {
         *self.budget.lock().expect("no panic under this lock") = budget;
+        self.lent_bytes.fetch_min(budget.lent_bytes_max(), Ordering::Relaxed);
+    }
+
+    /// `used_bytes` says from now on how many bytes the connection buffers hold. The first one counts.
+    pub(crate) fn measure_buffers_by(&self, used_bytes: BuffersMeter) {
+        let _ = self.buffers_meter.set(used_bytes);
+    }
+
+    /// Lends columns what connection buffers do not need, if there is a meter. What buffers need comes back at once,
+    /// and half as much again. Returns whether anything has changed. Only the keeper calls this.
+    pub(crate) fn lend(&self) -> bool {
+        let Some(used_bytes) = self.buffers_meter.get().map(|used_bytes| used_bytes()) else { return false };
+        let (budget, before) = (self.budget(), self.lent_bytes());
+        let most = budget.lent_bytes_max();
+        let spare = budget.buffers_bytes.saturating_sub(used_bytes + used_bytes / 2);
+        let now = spare.min(most).min(before + most.div_ceil(LENDING_ROUNDS));
+        self.lent_bytes.store(now, Ordering::Relaxed);
+        now != before
+    }
+
+    /// Bytes of the share of connection buffers that columns have.
+    pub(crate) fn lent_bytes(&self) -> u64 {
+        self.lent_bytes.load(Ordering::Relaxed)
     }
 
     /// Bytes of ghost, hitmap and shadows.
@@ -170,13 +217,14 @@ mod tests {
                 };
                 let budget = Budget::new(limit, &set_aside);
                 for index in [0, limit / 100, limit / 4] {
-                    let sum = budget.columns_bytes(index)
+                    let lent = budget.lent_bytes_max();
+                    let sum = budget.columns_bytes(index, lent)
                         + index
-                        + budget.buffers_bytes
+                        + (budget.buffers_bytes - lent)
                         + budget.sessions_bytes
                         + budget.bookkeeping_bytes;
                     assert!(sum <= limit, "{limit_mib} MiB: {sum} > {limit}");
-                    assert!(budget.columns_bytes(index) > 0);
+                    assert!(budget.columns_bytes(index, 0) > 0);
                 }
             }
         }
@@ -195,5 +243,35 @@ mod tests {
         assert_eq!(buffers(64, 16, Some(2)), 4, "the workers need that");
         assert_eq!(buffers(64, 4, Some(40)), 16, "a quarter of the limit");
         assert_eq!(buffers(8, 4, Some(40)), 4);
+    }
+
+    #[test]
+    fn columns_are_lent_what_connections_do_not_need() {
+        let set_aside = SetAside {
+            workers: 1,
+            sessions_bytes: 0,
+            buffers_bytes: None,
+            column_bytes: 65536,
+            kept_bytes: 0,
+        };
+        let budget = Budget::new(1 << 30, &set_aside);
+        let limits = Limits::new(budget, set_aside, 2 << 30, true);
+        let half = budget.buffers_bytes / 2;
+        assert!(limits.lent_bytes() == half && !limits.lend(), "nobody says what is used");
+        let used = std::sync::Arc::new(AtomicU64::new(half / 2));
+        let meter = used.clone();
+        limits.measure_buffers_by(Box::new(move || meter.load(Ordering::Relaxed)));
+        assert!(!limits.lend());
+        used.store(half, Ordering::Relaxed);
+        assert!(limits.lend() && limits.lent_bytes() == half / 2);
+        used.store(3 * half, Ordering::Relaxed);
+        assert!(limits.lend() && limits.lent_bytes() == 0);
+        used.store(0, Ordering::Relaxed);
+        for round in 1..=LENDING_ROUNDS {
+            assert!(limits.lend() && limits.lent_bytes() == half / LENDING_ROUNDS * round);
+        }
+        assert!(!limits.lend());
+        limits.set(Budget::new(1 << 29, &set_aside));
+        assert_eq!(limits.lent_bytes(), half / 2);
     }
 }

@@ -262,6 +262,12 @@ impl Cache {
         self.store.limits.budget().buffers_bytes
     }
 
+    /// `used_bytes` says from now on how many bytes the connection buffers hold. With
+    /// [`CacheOptions::lends_buffers`], columns have up to half of the buffers' share while that is not needed.
+    pub fn measure_buffers_by(&self, used_bytes: impl Fn() -> u64 + Send + Sync + 'static) {
+        self.store.limits.measure_buffers_by(Box::new(used_bytes));
+    }
+
     /// The most that the sessions of encrypted connections may hold, in bytes.
     pub fn sessions_cap_bytes(&self) -> u64 {
         self.store.limits.budget().sessions_bytes

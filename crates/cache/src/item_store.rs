@@ -181,7 +181,7 @@ impl ItemStore {
             let buckets = head.items.load(Ordering::Relaxed) / u64::from(INDEX_FILL_TARGET);
             index.begin_with(buckets.min(budget.index_bytes_max() / INDEX_BYTES_PER_BUCKET));
         }
-        let columns = (budget.columns_bytes(index.bytes()) / column_bytes) as usize;
+        let columns = (budget.columns_bytes(index.bytes(), 0) / column_bytes) as usize;
         if options.workers * COLUMNS_PER_WORKER_MIN > columns {
             return Err(CacheError(format!(
                 "{} worker threads (-t) are too many for {} MiB (-m): at most {}",
@@ -208,7 +208,8 @@ impl ItemStore {
         let store = ItemStore {
             hasher: seed.map_or_else(KeyHasher::random, KeyHasher::with_seed),
             clock,
-            limits: Limits::new(budget, set_aside, limit_bytes_max),
+            // Without eviction it could not be taken back.
+            limits: Limits::new(budget, set_aside, limit_bytes_max, options.lends_buffers && options.evict),
             worth: WorthSetting::new(options.worth),
             placement: options.placement,
             unknown_penalty: AtomicU8::new(Subclass::UNKNOWN.number() as u8),
@@ -621,11 +622,13 @@ impl ItemStore {
         });
     }
 
-    /// Gives the columns what the index, the temperature and the curves of namespaces leave of the limit.
+    /// Gives the columns what the index, the temperature and the curves of namespaces leave of the limit, and what the
+    /// connection buffers lend.
     pub(crate) fn share_out(&self) {
         let budget = self.limits.budget();
         self.index.set_growth_limit(budget.index_bytes_max() / INDEX_BYTES_PER_BUCKET);
-        self.memory.set_limit(budget.columns_bytes(self.index.bytes() + self.limits.others_bytes()));
+        let others = self.index.bytes() + self.limits.others_bytes();
+        self.memory.set_limit(budget.columns_bytes(others, self.limits.lent_bytes()));
     }
 
     /// Whether a limit that is shared out like this leaves columns enough, in whole slabs, for all workers and the
@@ -633,7 +636,7 @@ impl ItemStore {
     pub(crate) fn leaves_columns(&self, budget: &Budget) -> bool {
         let others = self.index.bytes() + self.limits.others_bytes();
         let per_slab = self.memory.geometry().columns_per_slab as usize;
-        let slabs = (budget.columns_bytes(others) / self.column_bytes()) as usize / per_slab;
+        let slabs = (budget.columns_bytes(others, 0) / self.column_bytes()) as usize / per_slab;
         // The keeper has counters, too.
         slabs * per_slab >= (self.counters.len() * COLUMNS_PER_WORKER_MIN + RESERVED_COLUMNS).max(COLUMNS_MIN)
     }

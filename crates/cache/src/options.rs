@@ -23,6 +23,9 @@ pub struct CacheOptions {
     /// What connection buffers may take together, in bytes: at least what the workers need, and at most a quarter of
     /// the limit. `None` = a sixteenth, and at least 4 MiB.
     pub buffers_bytes: Option<u64>,
+    /// Whether columns have up to half of that while connections do not need it: the cache then has to be told what
+    /// they hold ([`crate::Cache::measure_buffers_by`]). It has no effect without eviction.
+    pub lends_buffers: bool,
     /// Which pages the arena asks the kernel for.
     pub pages: PagesWanted,
     /// A file on a tmpfs or a hugetlbfs that the items lie in, so that they outlive the process. It decides about the
@@ -59,6 +62,7 @@ impl Default for CacheOptions {
             workers: 4,
             sessions_bytes: 0,
             buffers_bytes: None,
+            lends_buffers: false,
             pages: PagesWanted::Auto,
             keep: None,
             column_bytes: None,

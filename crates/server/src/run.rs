@@ -101,6 +101,8 @@ fn serve(
     // The listeners have descriptors of their own.
     drop(inherited);
     bound.buffers().set_sessions_limit_bytes(cache.sessions_cap_bytes());
+    let buffers = bound.buffers();
+    cache.measure_buffers_by(move || buffers.used_bytes());
     let stopper = bound.stopper();
     let (on_shutdown, until_stopped) = (stopper.clone(), stopper.clone());
     let drivers = Drivers {
@@ -247,6 +249,7 @@ fn cache_options(settings: &Settings) -> CacheOptions {
             false => 0,
         },
         buffers_bytes: settings.buffers_bytes,
+        lends_buffers: true,
         pages: match settings.pages {
             Pages::Auto => PagesWanted::Auto,
             Pages::Huge => PagesWanted::Huge,

@@ -65,6 +65,9 @@ impl Round<'_> {
     }
 
     fn run(mut self) {
+        if self.store.limits.lend() {
+            self.store.share_out();
+        }
         self.fit_policy();
         if self.store.namespaces.are_on() {
             self.keeper.lock().look_at_namespaces(self.store);

@@ -701,6 +701,41 @@ fn a_lower_limit_gives_slabs_back() {
 }
 
 #[test]
+fn items_have_what_connections_do_not_need_and_give_it_back() {
+    let columns_bytes = |lends_buffers, evict| {
+        let options = CacheOptions {
+            limit_bytes: 64 << 20,
+            lends_buffers,
+            evict,
+            seed: Some(1),
+            ..CacheOptions::default()
+        };
+        let cache = Cache::new(options).unwrap();
+        let used = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(1 << 20));
+        let meter = used.clone();
+        cache.measure_buffers_by(move || meter.load(std::sync::atomic::Ordering::Relaxed));
+        let mut worker = cache.worker();
+        let mut fill = || {
+            for n in 0..100_000u32 {
+                set(&mut worker, format!("fill-{n}").as_bytes(), &[b'v'; 1000]);
+                worker.quiesce();
+            }
+            worker.offline();
+            cache.tend();
+            worker.online();
+            cache.memory_use().columns_bytes
+        };
+        let before = fill();
+        used.store(cache.memory_use().buffers_cap_bytes, std::sync::atomic::Ordering::Relaxed);
+        (before, fill())
+    };
+    let (others, same) = columns_bytes(false, true);
+    assert_eq!(others, same);
+    assert_eq!(columns_bytes(true, true), (others + (2 << 20), others), "half of 4 MiB is lent");
+    assert_eq!(columns_bytes(true, false), (others, others), "without eviction nothing could be taken back");
+}
+
+#[test]
 fn a_lower_limit_leaves_most_of_what_it_allows_in_use() {
     let cache = cache(1024);
     let mut worker = cache.worker();
