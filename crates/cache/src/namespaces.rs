@@ -12,12 +12,16 @@
 //! ([`ItemStore::reserved_columns`]), and where there is none all the same, the item stays where it is and another
 //! column goes. After some such columns in a row the next one goes with all that it holds: a writer waits for it.
 
+use crate::counters::Counter;
 use crate::item_store::{ItemStore, Life};
 use crate::padded::CachePadded;
 use crate::random::Random;
 use arc_swap::ArcSwap;
+use arc_swap::cache::Cache as Cached;
 use larder_item::{Expiry, Location};
 use larder_memory::Guard;
+use memchr::memchr;
+use std::cell::RefCell;
 use std::num::NonZeroU8;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -110,15 +114,17 @@ pub(crate) enum Standing {
 /// What one worker, or the keeper, has counted of a namespace.
 #[derive(Default)]
 struct Counts {
-    gets: AtomicU64,
-    hits: AtomicU64,
-    sets: AtomicU64,
-    evictions: AtomicU64,
+    gets: Counter,
+    hits: Counter,
+    sets: Counter,
+    evictions: Counter,
 }
 
 /// One namespace, and what is known of it.
 pub(crate) struct Row {
     namespace: Namespace,
+    /// The beginning of its name.
+    begin: u64,
     /// Its number, which stays when settings change. Another namespace has it only long after this one is gone.
     pub(crate) number: NonZeroU8,
     /// Uses of its keys whose digest is below this number are wanted for its curve. The keeper sets it.
@@ -140,8 +146,8 @@ impl Row {
         self.bytes.load(Relaxed)
     }
 
-    fn sum(&self, of: fn(&Counts) -> &AtomicU64) -> u64 {
-        self.counts.iter().map(|one| of(&one.0).load(Relaxed)).sum()
+    fn sum(&self, of: fn(&Counts) -> &Counter) -> u64 {
+        self.counts.iter().map(|one| of(&one.0).get()).sum()
     }
 
     fn standing(&self, memory_bytes: u64) -> Standing {
@@ -163,17 +169,104 @@ pub(crate) struct Table {
     delimiter: u8,
     /// In order of name.
     pub(crate) rows: Vec<Row>,
+    /// Which row has which name.
+    slots: Slots,
     /// The number that was given last.
     last_number: u8,
 }
 
+/// A hash table with open addresses: the number of a row and 1, or 0. Three quarters of it are free at least.
+struct Slots([u8; SLOTS]);
+
+/// Slots for [`NAMESPACES_MAX`] names. The number of a slot is a byte.
+const SLOTS: usize = 256;
+
+impl Default for Slots {
+    fn default() -> Slots {
+        Slots([0; SLOTS])
+    }
+}
+
+impl Slots {
+    fn of(rows: &[Row]) -> Slots {
+        let mut slots = Slots::default();
+        for (nth, row) in (1..).zip(rows) {
+            let mut slot = slot_of(row.begin, row.namespace.name.len());
+            while slots.0[usize::from(slot)] != 0 {
+                slot = slot.wrapping_add(1);
+            }
+            slots.0[usize::from(slot)] = nth;
+        }
+        slots
+    }
+}
+
+/// A word of bytes.
+const WORD_BYTES: usize = size_of::<u64>();
+/// The lowest and the highest bit of each byte of a word.
+const LOW_BITS: u64 = u64::from_le_bytes([1; WORD_BYTES]);
+const HIGH_BITS: u64 = LOW_BITS << 7;
+
+/// The first bytes of a name as a word, and zeros where there are none.
+#[inline]
+fn begin_of(name: &[u8]) -> u64 {
+    let mut word = [0; WORD_BYTES];
+    let bytes = name.len().min(WORD_BYTES);
+    word[..bytes].copy_from_slice(&name[..bytes]);
+    u64::from_le_bytes(word)
+}
+
+/// Where the search for a name begins.
+#[inline]
+fn slot_of(begin: u64, name_bytes: usize) -> u8 {
+    ((begin ^ name_bytes as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8
+}
+
+/// The name before the first delimiter as [`begin_of`] has it, and its length, if a key has the delimiter among its
+/// first bytes: a twin of [`name_of`] for short names.
+#[inline]
+fn short_name_of(key: &[u8], delimiter: u8) -> Option<(u64, usize)> {
+    let word = u64::from_le_bytes(*key.first_chunk()?);
+    // The byte of the delimiter is the first that is 0 now; its highest bit is the lowest one of these.
+    let zeroed = word ^ (LOW_BITS * u64::from(delimiter));
+    let found = zeroed.wrapping_sub(LOW_BITS) & !zeroed & HIGH_BITS;
+    let name_bytes = found.trailing_zeros() as usize / 8;
+    (found != 0).then(|| (word & ((1 << (8 * name_bytes)) - 1), name_bytes))
+}
+
 impl Table {
+    #[inline]
     fn find(&self, key: &[u8]) -> Option<usize> {
-        self.named(name_of(key, self.delimiter)?)
+        match short_name_of(key, self.delimiter) {
+            Some((begin, name_bytes)) => self.search(begin, name_bytes, |_| true),
+            None => self.named(name_of(key, self.delimiter)?),
+        }
     }
 
     fn named(&self, name: &[u8]) -> Option<usize> {
-        self.rows.binary_search_by(|row| row.namespace.name.as_bytes().cmp(name)).ok()
+        let rest = &name[name.len().min(WORD_BYTES)..];
+        self.search(begin_of(name), name.len(), |other| other[WORD_BYTES.min(other.len())..] == *rest)
+    }
+
+    /// The row whose name begins like this, has this length, and `is_it`.
+    #[inline]
+    fn search(&self, begin: u64, name_bytes: usize, is_it: impl Fn(&[u8]) -> bool) -> Option<usize> {
+        let mut slot = slot_of(begin, name_bytes);
+        loop {
+            let nth = usize::from(self.slots.0[usize::from(slot)]).checked_sub(1)?;
+            let row = &self.rows[nth];
+            let name = row.namespace.name.as_bytes();
+            if row.begin == begin && name.len() == name_bytes && is_it(name) {
+                return Some(nth);
+            }
+            slot = slot.wrapping_add(1);
+        }
+    }
+
+    fn count(&self, key: &[u8], block: usize, add: impl FnOnce(&Counts)) {
+        if let Some(nth) = self.find(key) {
+            add(&self.rows[nth].counts[block].0);
+        }
     }
 
     /// The namespace with this name.
@@ -192,8 +285,9 @@ pub(crate) struct WantedOf {
 }
 
 /// What a key has before the first delimiter.
+#[inline]
 fn name_of(key: &[u8], delimiter: u8) -> Option<&[u8]> {
-    let end = key.iter().take(NAMESPACE_BYTES_MAX + 1).position(|&byte| byte == delimiter)?;
+    let end = memchr(delimiter, &key[..key.len().min(NAMESPACE_BYTES_MAX + 1)])?;
     Some(&key[..end])
 }
 
@@ -202,7 +296,7 @@ pub(crate) struct Namespaces {
     is_on: AtomicBool,
     /// One of them has a least share.
     has_least: AtomicBool,
-    table: ArcSwap<Table>,
+    table: Arc<ArcSwap<Table>>,
 }
 
 /// The namespaces as a pass over one column sees them.
@@ -227,11 +321,7 @@ impl Standings {
 impl Namespaces {
     /// No namespace is named.
     pub(crate) fn new() -> Namespaces {
-        Namespaces {
-            is_on: AtomicBool::default(),
-            has_least: AtomicBool::default(),
-            table: ArcSwap::default(),
-        }
+        Namespaces { is_on: AtomicBool::default(), has_least: AtomicBool::default(), table: Arc::default() }
     }
 
     /// Whether a namespace is named.
@@ -267,6 +357,7 @@ impl Namespaces {
             let old = before.rows.iter().find(|row| same && row.namespace.name == namespace.name);
             Row {
                 namespace: namespace.clone(),
+                begin: begin_of(namespace.name.as_bytes()),
                 number: old.map_or_else(&mut new_number, |row| row.number),
                 curve_below: AtomicU32::new(old.map_or(0, |row| row.curve_below.load(Relaxed))),
                 counts: old.map_or_else(fresh, |row| row.counts.clone()),
@@ -276,7 +367,8 @@ impl Namespaces {
         };
         let mut rows: Vec<Row> = list.iter().map(row).collect();
         rows.sort_by(|one, other| one.namespace.name.cmp(&other.namespace.name));
-        self.table.store(Arc::new(Table { delimiter, rows, last_number }));
+        let slots = Slots::of(&rows);
+        self.table.store(Arc::new(Table { delimiter, rows, slots, last_number }));
         self.is_on.store(!list.is_empty(), Relaxed);
         self.has_least.store(list.iter().any(|namespace| namespace.least_percent > 0), Relaxed);
     }
@@ -299,29 +391,14 @@ impl Namespaces {
         }
     }
 
-    fn count(&self, key: &[u8], block: usize, add: impl FnOnce(&Counts)) {
-        let table = self.table.load();
-        if let Some(nth) = table.find(key) {
-            add(&table.rows[nth].counts[block].0);
-        }
+    /// What a worker with this number counts by. There is one for each worker.
+    pub(crate) fn tally(&self, worker: usize) -> Tally {
+        Tally { worker, table: RefCell::new(Cached::new(self.table.clone())) }
     }
 
-    /// Counts a read by the worker with this number.
-    pub(crate) fn count_read(&self, key: &[u8], worker: usize, is_hit: bool) {
-        self.count(key, worker, |counts| {
-            counts.gets.fetch_add(1, Relaxed);
-            counts.hits.fetch_add(is_hit.into(), Relaxed);
-        });
-    }
-
-    /// Counts an item that the worker with this number stores.
-    pub(crate) fn count_set(&self, key: &[u8], worker: usize) {
-        self.count(key, worker, |counts| _ = counts.sets.fetch_add(1, Relaxed));
-    }
-
-    /// Counts a live item that is evicted.
+    /// Counts a live item that is evicted. Only the keeper, which has the block with this number, calls this.
     pub(crate) fn count_eviction(&self, key: &[u8], block: usize) {
-        self.count(key, block, |counts| _ = counts.evictions.fetch_add(1, Relaxed));
+        self.table.load().count(key, block, |counts| counts.evictions.add(1));
     }
 
     /// The expiry that an item with this key gets instead of `expiry`.
@@ -402,6 +479,28 @@ impl Namespaces {
     }
 }
 
+/// Counts for one worker what happens to the namespaces. It keeps the table that it saw last.
+pub(crate) struct Tally {
+    worker: usize,
+    table: RefCell<Cached<Arc<ArcSwap<Table>>, Arc<Table>>>,
+}
+
+impl Tally {
+    /// Counts a read.
+    #[inline]
+    pub(crate) fn count_read(&self, key: &[u8], is_hit: bool) {
+        self.table.borrow_mut().load().count(key, self.worker, |counts| {
+            counts.gets.add(1);
+            counts.hits.add(is_hit.into());
+        });
+    }
+
+    /// Counts an item that is stored.
+    pub(crate) fn count_set(&self, key: &[u8]) {
+        self.table.borrow_mut().load().count(key, self.worker, |counts| counts.sets.add(1));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -413,9 +512,10 @@ mod tests {
     #[test]
     fn a_key_belongs_to_what_stands_before_its_first_delimiter() {
         let namespaces = Namespaces::new();
+        let tally = namespaces.tally(1);
         namespaces.set(&[namespace("b", 0, 100, 0), namespace("a", 0, 100, 60)], b':', 2);
         for (key, gets) in [("a:1", 1), ("a:b:1", 2), ("a", 2), ("ab:1", 2), (":a:", 2), ("a:", 3)] {
-            namespaces.count_read(key.as_bytes(), 1, false);
+            tally.count_read(key.as_bytes(), false);
             let stats = namespaces.stats(1000);
             assert_eq!(
                 (stats[0].namespace.name.as_str(), stats[0].gets, stats[1].gets),
@@ -432,6 +532,39 @@ mod tests {
         assert_eq!(namespaces.stats(1000).iter().map(|row| row.gets).collect::<Vec<_>>(), [3]);
         namespaces.set(&[], b':', 2);
         assert!(!namespaces.are_on() && namespaces.stats(1000).is_empty());
+    }
+
+    #[test]
+    fn each_of_as_many_as_there_may_be_is_found_by_its_name() {
+        // Names of one length that begin alike begin their searches at one slot.
+        let middle = |nth| format!("aaaaaaaaaaaa{nth:02}bbbbbbbbbbbb");
+        let names: Vec<String> = (0..32).map(middle).chain((0..32).map(|nth| format!("n{nth}"))).collect();
+        let list: Vec<_> = names.iter().map(|name| namespace(name, 0, 100, 0)).collect();
+        assert_eq!(list.len(), NAMESPACES_MAX);
+        let namespaces = Namespaces::new();
+        namespaces.set(&list, b':', 1);
+        let table = namespaces.table();
+        for name in &names {
+            let found = table.row(name.as_bytes()).map(|row| &row.namespace.name);
+            assert_eq!(found, Some(name));
+            assert_eq!(table.find(format!("{name}:1").as_bytes()), table.named(name.as_bytes()));
+        }
+        for absent in ["", "n", "n32", &middle(32), "aaaaaaaaaaaa"] {
+            assert_eq!(table.named(absent.as_bytes()), None, "{absent}");
+        }
+        // With each length of a name the delimiter comes elsewhere, and what follows it does not matter.
+        for bytes in 0..20 {
+            let key = [&b"abcdefghijklmnopqrstuvwxyz"[..bytes], b":0:\xba\x39:", &[0xff; 9]].concat();
+            let expected = (bytes < WORD_BYTES).then(|| (begin_of(&key[..bytes]), bytes));
+            assert_eq!(short_name_of(&key, b':'), expected);
+            assert_eq!(short_name_of(&key[..(bytes + 1).min(7)], b':'), None, "the key is too short");
+        }
+        let longest = [b'n'; NAMESPACE_BYTES_MAX + 2];
+        assert_eq!(
+            name_of(&[&longest[2..], b":"].concat(), b':').map(<[u8]>::len),
+            Some(NAMESPACE_BYTES_MAX)
+        );
+        assert_eq!(name_of(&[&longest[1..], b":"].concat(), b':'), None);
     }
 
     #[test]

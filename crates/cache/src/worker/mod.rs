@@ -32,6 +32,7 @@ pub use read::{Absence, Hit, Lookup};
 use crate::cache::Cache;
 use crate::counters::Counters;
 use crate::item_store::Life;
+use crate::namespaces::Tally;
 use crate::references::PagePool;
 use crate::sizing::UseRecord;
 use cas_numbers::CasNumbers;
@@ -58,6 +59,7 @@ pub struct Worker {
     quiesced: u64,
     inserts: u32,
     cas_numbers: CasNumbers,
+    tally: Tally,
     /// Room for the value of an item that is written anew, kept for its memory.
     old_value: Vec<u8>,
     /// Room for the value that an edit makes, kept for its memory.
@@ -115,6 +117,7 @@ impl Cache {
             quiesced: 0,
             inserts: 0,
             cas_numbers: CasNumbers::new(self.store.workers_max()),
+            tally: self.store.namespaces.tally(number),
             old_value: Vec::new(),
             made_value: Vec::new(),
             references: PagePool::default(),

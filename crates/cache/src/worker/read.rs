@@ -202,7 +202,7 @@ impl Worker {
 
     /// Counts a read of a key for its namespace, if it has one: see [`crate::Cache::has_namespaces`].
     pub fn count_read_of_namespace(&self, key: &[u8], is_hit: bool) {
-        self.cache.store.namespaces.count_read(key, self.number, is_hit);
+        self.tally.count_read(key, is_hit);
     }
 
     /// Writes to the item that it was read: the fetched bit once, the time of the last access at most once a minute.

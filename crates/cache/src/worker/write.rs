@@ -76,7 +76,7 @@ impl Worker {
         let store = &self.cache.store;
         // A clean item comes from flash.
         if !state.has(State::CLEAN) {
-            store.namespaces.count_set(key, self.number);
+            self.tally.count_set(key);
         }
         store.namespaces.cap(key, expiry, store.clock.now_s())
     }

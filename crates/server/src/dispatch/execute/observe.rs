@@ -122,8 +122,11 @@ impl Executor {
     #[inline(never)]
     fn tell_read(&self, fd: i32, get: &Get<'_>, value_bytes: Option<u32>) {
         let event = if value_bytes.is_some() { PrefixEvent::Hit } else { PrefixEvent::Miss };
-        self.state.prefixes().note(get.key, event);
         self.count_for_namespace(get.key, value_bytes.is_some());
+        if self.observers.get() == NAMESPACES {
+            return;
+        }
+        self.state.prefixes().note(get.key, event);
         self.tell_get(fd, get.key, get.hash, value_bytes);
     }
 
