@@ -158,6 +158,8 @@ class Plan(Case):
         young = [(name, curves[name]["young"]) for name in sorted(curves)]
         self.assertEqual(young, [("large", False), ("small", False)])
         self.assertGreater(len(curves["large"]["points"]), 10)
+        if CHROMIUM:
+            self.choose_on_the_page("http://127.0.0.1:%d/" % port)
 
         status, text, errors = run_program("plan", "--server", "127.0.0.1:%d" % server.port)
         self.assertEqual((status, errors), (0, ""))
@@ -242,6 +244,31 @@ class Plan(Case):
         self.assertIn("not Larder", errors)
         for text in (errors, run_program("plan", "--server", nobody, "--target", "fast")[2]):
             self.assertEqual(len(text.strip().splitlines()), 1, text)
+
+    def choose_on_the_page(self, address):
+        """The page has the two tenants, and draws the curve of the one that is chosen."""
+        browser = Browser(os.path.join(self.folder(), "profile"))
+        self.addCleanup(browser.close)
+        browser.open(types.SimpleNamespace(as_uri=lambda: address), 1400)
+        line = "document.querySelector('#curve path')?.getAttribute('d')"
+
+        def until(script, is_there):
+            deadline = time.monotonic() + 10
+            while not is_there(found := browser.ask(script)) and time.monotonic() < deadline:
+                time.sleep(0.2)
+            return found
+        whole = until(line, bool)
+        cells = "[...document.querySelectorAll('#namespaces tbody tr')].map((row) => row.cells[%d].textContent)"
+        self.assertEqual(until(cells % 0, bool), ["large", "small"])
+        self.assertEqual(browser.ask("[...document.querySelector('#curve-of').options].map((one) => one.value)"),
+                         ["", "large", "small"])
+        browser.ask("document.querySelector('#curve-of').value = 'small'")
+        small = until(line, lambda found: found not in (None, whole))
+        self.assertNotIn(small, (None, whole))
+        self.assertEqual(browser.ask("document.querySelector('#curve-of').value"), "small")
+        self.assertEqual(browser.ask("document.querySelectorAll('#sizes tbody tr').length"), 5)
+        self.assertLessEqual(browser.ask("document.documentElement.scrollWidth"), 1400)
+        self.assertEqual(browser.complaints, [])
 
     def look_at_the_page(self, address):
         """The page draws the curve and the history without a complaint."""

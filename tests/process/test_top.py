@@ -104,7 +104,7 @@ class Top(Case):
 
     @larder_only
     def test_one_frame_as_text(self):
-        server = self.server("-m", "64")
+        server = self.server("-m", "64", "--namespaces", "session=0-100")
         connection = self.connection(server)
         connection.set(b"a", b"x")
         connection.get(b"a")
@@ -112,7 +112,7 @@ class Top(Case):
         status, text, errors = run_program("top", "127.0.0.1:%d" % server.port, "--once", "--interval", "0.3")
         self.assertEqual((status, errors), (0, ""))
         self.assertRegex(text, r"hit ratio since start +50\.0 %")
-        for words in ("requests/s", "p99 ", "limit +64 MiB", "who leaves memory", "too few reads"):
+        for words in ("requests/s", "p99 ", "limit +64 MiB", "who leaves memory", "too few reads", r"session +0/s"):
             self.assertRegex(text, words)
         self.assertNotIn("\x1b", text)
 

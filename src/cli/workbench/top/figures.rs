@@ -7,6 +7,9 @@ use larder_sim::live::{Live, LiveError, Stats};
 /// Keys that are shown of those asked for most.
 const HOT_KEYS: usize = 10;
 
+/// Namespaces that are shown: those with the most reads.
+const NAMESPACES: usize = 10;
+
 /// Some figures with a title.
 pub(super) struct Panel {
     pub(super) title: &'static str,
@@ -23,6 +26,7 @@ pub(super) struct Sample {
     flash: Stats,
     sizes: Stats,
     hot_keys: Stats,
+    namespaces: Stats,
 }
 
 /// Asks a server.
@@ -42,6 +46,7 @@ pub(super) fn sample(live: &mut Live) -> Result<Sample, LiveError> {
         flash: ask("flash")?,
         sizes: ask("mrc")?,
         hot_keys: ask("hotkeys")?,
+        namespaces: ask("namespaces")?,
         at: Instant::now(),
     })
 }
@@ -94,7 +99,7 @@ fn grown(now: &Stats, then: &Stats, name: &str) -> f64 {
 /// The panels of a look, with what happened since the look before. Without one, what is counted is left out.
 pub(super) fn panels(then: Option<&Sample>, now: &Sample) -> Vec<Panel> {
     let panels = [traffic(then, now), latency(then, now), memory(now), leaving(then, now), flash(then, now)];
-    let panels = panels.into_iter().chain([sizes(now), hot_keys(now)]);
+    let panels = panels.into_iter().chain([sizes(now), namespaces(then, now), hot_keys(now)]);
     panels.filter(|panel| !panel.rows.is_empty()).collect()
 }
 
@@ -225,6 +230,23 @@ fn sizes(now: &Sample) -> Panel {
     Panel { title: "other sizes of memory (model)", rows }
 }
 
+/// How the tenants fare that are asked for most.
+fn namespaces(then: Option<&Sample>, now: &Sample) -> Panel {
+    let title = "namespaces: reads, hits, memory, evicted";
+    let Some(then) = then else { return Panel { title, rows: Vec::new() } };
+    let seconds = now.seconds(then);
+    let grown = |name: &str, what| grown(&now.namespaces, &then.namespaces, &format!("{name}:{what}"));
+    let names = now.namespaces.rows().filter_map(|(name, _)| name.strip_suffix(":gets"));
+    let mut found: Vec<_> = names.map(|name| (grown(name, "gets"), name)).collect();
+    found.sort_by(|one, other| other.0.total_cmp(&one.0));
+    let shown = found.into_iter().take(NAMESPACES).map(|(gets, name)| {
+        let (reads, hits) = (plain(gets / seconds), ratio(grown(name, "hits"), gets));
+        let memory = bytes(now.namespaces.number(&format!("{name}:bytes")).unwrap_or(0.0));
+        row(name, format!("{reads}/s, {hits}, {memory}, {}/s", plain(grown(name, "evictions") / seconds)))
+    });
+    Panel { title, rows: shown.collect() }
+}
+
 /// What the server knows of the keys that are asked for most.
 fn hot_keys(now: &Sample) -> Panel {
     let shown = now.hot_keys.rows().take(HOT_KEYS);
@@ -293,6 +315,7 @@ mod tests {
             flash: Stats::default(),
             sizes: Stats::default(),
             hot_keys: Stats::default(),
+            namespaces: Stats::default(),
         }
     }
 
@@ -323,6 +346,24 @@ mod tests {
         assert_eq!(value("who leaves", "evicted"), "10");
         assert_eq!(value("latency", "p90"), "2 us");
         assert!(panels.iter().all(|panel| panel.title != "flash"), "this server has none");
+    }
+
+    #[test]
+    fn namespaces_are_in_the_order_of_their_reads() {
+        let start = Instant::now();
+        let at = |seconds, namespaces| Sample {
+            namespaces: Stats::parse(namespaces),
+            ..look(start + Duration::from_secs(seconds), "", "")
+        };
+        let then = at(0, "STAT namespaces 1\nSTAT a:gets 10\nSTAT a:hits 5\nSTAT b:gets 0");
+        let now = at(
+            2,
+            "STAT namespaces 2\nSTAT a:gets 30\nSTAT a:hits 15\nSTAT a:bytes 2048\nSTAT a:evictions 4\nSTAT b:gets 400",
+        );
+        let panel = namespaces(Some(&then), &now);
+        assert_eq!(panel.rows[0], ("b".into(), "200/s, 0.0 %, 0 B, 0/s".into()));
+        assert_eq!(panel.rows[1], ("a".into(), "10/s, 50.0 %, 2 KiB, 2/s".into()));
+        assert!(namespaces(None, &now).rows.is_empty(), "nothing is known of the time before");
     }
 
     #[test]

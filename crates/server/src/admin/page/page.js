@@ -244,11 +244,48 @@ function leaving(then, now) {
   rows("leaving", there.map(([text, name]) => [text, plain(single(now, name)), `${plain(rate(name))}/s`]));
 }
 
+// What each tenant has, and how it fares.
+function namespaces(then, now) {
+  const names = (family(now, "namespace_items")?.samples ?? []).map((each) => each.labels.namespace);
+  at("namespaces-section").hidden = names.length === 0;
+  rows("namespaces", names.map((namespace) => {
+    const read = (name) => (answer) => sampleOf(answer, `namespace_${name}`, { namespace })?.value;
+    const grown = (name) => (then ? growth(then, now, read(name)) : 0);
+    const rate = (name) => (then ? `${plain(grown(name) / seconds(then, now))}/s` : "–");
+    const shown = (name) => bytes(read(name)(now));
+    return [namespace, plain(read("items")(now)), shown("memory"), shown("least"), shown("most"), rate("gets"),
+      percent(grown("hits"), grown("gets")), percent(read("hits")(now), read("gets")(now)), rate("sets"),
+      rate("evictions")];
+  }));
+}
+
+// Lets the reader choose between the curve of the whole server and those of its namespaces.
+function chooseCurve(answer) {
+  const names = Object.keys(answer.namespaces ?? {});
+  const picker = at("curve-of");
+  picker.hidden = names.length === 0;
+  const there = [...picker.options].slice(1).map((each) => each.value);
+  if (JSON.stringify(there) !== JSON.stringify(names)) {
+    const chosen = picker.value;
+    picker.replaceChildren(new Option("the whole server", ""), ...names.map((name) => new Option(name, name)));
+    picker.value = names.includes(chosen) ? chosen : "";
+  }
+  return picker.value;
+}
+
 // The miss ratio by memory. The axis of memory is logarithmic.
 async function curve(now) {
   const got = await fetch("api/curve.json", { cache: "no-store", signal: AbortSignal.timeout(5000) });
-  const { young, limit_bytes: limit, capacity_bytes: capacity, points } = await got.json();
+  const answer = await got.json();
+  const namespace = chooseCurve(answer);
+  const chosen = namespace ? answer.namespaces[namespace] : answer;
+  const { young, limit_bytes: limit, capacity_bytes: capacity, points } = chosen;
   show("curve-sum", young ? "too few reads were sampled so far" : "expected by a model of LRU, from recent reads");
+  if (!(capacity > 0)) {
+    at("curve").replaceChildren();
+    rows("sizes", []);
+    return;
+  }
   const [width, height, left, low] = [640, 220, 40, 190];
   const [least, most] = [Math.log(capacity / 32), Math.log(capacity * 8)];
   const x = (items) => left + (Math.log(items) - least) / (most - least) * (width - left - 10);
@@ -268,10 +305,12 @@ async function curve(now) {
   if (last && last[0] < capacity * 8) shown.push([capacity * 8, last[1]]);
   parts.push(shape("path", { d: path(shown.map(([items, ratio]) => [x(items), y(ratio)])), class: "line" }));
   at("curve").replaceChildren(...parts);
-  const samples = (name) => family(now, name)?.samples ?? [];
-  const times = samples("expected_service_time");
-  rows("sizes", samples("expected_miss_ratio").map((each, index) => [each.labels.memory,
-    bytes(limit * parseFloat(each.labels.memory)), percent(each.value, 1), time(times[index]?.value)]));
+  const samples = (name) => (family(now, name)?.samples ?? []).filter((each) => !namespace ||
+    each.labels.namespace === namespace);
+  const ratios = samples(namespace ? "namespace_expected_miss_ratio" : "expected_miss_ratio");
+  const times = namespace ? [] : samples("expected_service_time");
+  rows("sizes", ratios.map((each, index) => [each.labels.memory, bytes(limit * parseFloat(each.labels.memory)),
+    percent(each.value, 1), time(times[index]?.value)]));
 }
 
 // Small curves of the last hour, each from 0 to its largest value.
@@ -321,8 +360,8 @@ function latency(then, now) {
 }
 
 function rest(then, now) {
-  const others = now.families.filter((each) => !headed.includes(each.name) && !each.name.startsWith("group_") &&
-    !each.name.startsWith("expected_"));
+  const isShown = (name) => headed.includes(name) || /^(group|expected|namespace)_/.test(name);
+  const others = now.families.filter((each) => !isShown(each.name));
   const lines = others.flatMap((each) => each.samples.map((sample) => {
     const labels = Object.entries(sample.labels).map(([name, value]) => `${name}=${value}`).join(" ");
     const before = sampleOf(then, each.name, sample.labels);
@@ -357,6 +396,7 @@ async function beat() {
     latency(answers.length > 1 ? answers[0] : undefined, now);
     rest(then, now);
     leaving(then, now);
+    namespaces(answers[0] === now ? undefined : answers[0], now);
     await lastHour();
     await curve(now);
     await groups(now);
