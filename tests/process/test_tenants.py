@@ -336,7 +336,29 @@ class Whole(TenantsCase):
         for words in (b"SHUTDOWN", b"CONFIG SET idle-timeout 5", b"CONFIG RESETSTAT", b"SLOWLOG GET",
                       b"CLIENT KILL ID 1"):
             self.assertTrue(ask(ada, *words.split()).startswith(b"-NOPERM"), words)
+        self.assertEqual(ask(ada, b"CLIENT", b"NO-EVICT", b"ON"), b"OK", "it changes nothing")
         self.assertEqual(self.keys(server), sorted(self.OTHERS + [b"shop:x:1", b"shop:y:1"]))
+
+    def test_the_empty_key_of_resp_has_no_line_in_a_list(self):
+        server = self.filled()
+        resp, ada = self.resp_door(server, "ada"), self.door(server, "ada")
+        self.assertEqual(ask(resp, b"SET", b"", b"v"), b"OK")
+        self.assertEqual(self.list(ada, b"lru_crawler mgdump all", b"EN\r\n"), [b"OK", b"mg x:1", b"mg y:1"])
+        self.assertEqual(len(self.list(ada, b"stats cachedump 1 0")), 2)
+        self.assertEqual(len(ask(resp, b"KEYS", b"*")), 3)
+
+    def test_a_hot_key_is_shown_under_the_name_of_who_asked(self):
+        server = self.serve()
+        connection = self.connection(server)
+        # The requests and the next login are executed together.
+        as_ada = command(b"AUTH", b"ada", b"a") + 20 * command(b"GET", b"of-ada")
+        for _ in range(200):
+            connection.send(as_ada + command(b"AUTH", b"bob", b"b"))
+            self.assertEqual({receive(connection) for _ in range(22)}, {b"OK", None})
+        connection.send(command(b"AUTH", b"ada", b"a") + 4000 * command(b"GET", b"of-ada"))
+        self.assertEqual({receive(connection) for _ in range(4001)}, {b"OK", None})
+        shown = [value for name, value in self.door(server, "root").stats(b"hotkeys").items() if b":key" in name]
+        self.assertEqual(shown, [b"shop%3Aof-ada"])
 
     def test_the_curve_of_the_own_namespace(self):
         ada = self.door(self.serve("--namespaces", "shop=0-50,page=0-50"), "ada")

@@ -25,6 +25,7 @@ mod upload;
 
 use super::connection::Connection;
 use super::execute::Executor;
+use super::item_key;
 use super::operation::Get;
 use super::output::{OUTPUT_SOFT_BYTES, OUTPUT_TIGHT_BYTES, Pool};
 use super::own_keys::OwnKeys;
@@ -511,6 +512,10 @@ impl Dispatcher {
             let WindowOp { connection, hash, key, .. } = &window[at];
             let own_keys = batch[*connection as usize].connection.own_keys().filter(|_| !key.is_empty());
             let key = own_keys.and_then(|own| own.item_key(key, &mut key_rooms.own)).unwrap_or(key);
+            // A login since may have given the connection other keys than the request was gathered with.
+            if item_key::is_plain(key) && executor.hash(key) != *hash {
+                return;
+            }
             executor.note_sampled(*hash, key, stands_for, with_size);
         });
     }

@@ -814,7 +814,9 @@ fn shows_only(id: Id) -> bool {
 
 /// Whether a command changes the server, or shows keys of others.
 fn is_about_others(command: &Command) -> bool {
-    command.id == Id::SlowlogGet || command.has(flags::ADMIN) && !shows_only(command.id)
+    // `CLIENT NO-EVICT` changes nothing at all.
+    let is_harmless = shows_only(command.id) || command.id == Id::ClientNoEvict;
+    command.id == Id::SlowlogGet || command.has(flags::ADMIN) && !is_harmless
 }
 
 /// The class under which the time of a command is counted.

@@ -227,6 +227,8 @@ pub(in crate::dispatch) fn compose_listing(
     for item in page.items {
         let Some(key) = shown_to(own_keys, &item.key) else { continue };
         match page.form {
+            // Only RESP has an empty key, and only as that of a user who has a namespace. No line can name it.
+            ListingForm::Keys | ListingForm::Sizes { .. } if key.is_empty() => {}
             ListingForm::Keys => words::mgdump_line(out, key, item.binary_key),
             ListingForm::Everything => words::metadump_line(out, &report(item, key)),
             ListingForm::Sizes { items_left, bytes_left } => {
