@@ -7,7 +7,8 @@
 
 The normal client has one connection and sends one GET at a time, a fixed number a second. A request that is due while
 the one before it is not answered counts from when it was due. For each neighbour the client runs alone and then beside
-it, and that several times over. The table has the medians of the repeats, and of their ratios.
+it, and that several times over. In between the neighbour does the same to another server of the machine: what the
+client suffers then is the processor's doing. The table has the medians of the repeats, and of their ratios.
 """
 
 import argparse
@@ -110,6 +111,14 @@ def flush_prefix(port, options):
         yield
 
 
+def flood(port, options):
+    client, number = Client(port), 0
+    while True:
+        client.store([(b"cold:%d" % one, b"0".ljust(VALUE_BYTES)) for one in range(number, number + 100)])
+        number += 100
+        yield
+
+
 def large(port, options):
     client, value = Client(port), b"x" * LARGE_BYTES
     while True:
@@ -134,6 +143,7 @@ NEIGHBOURS = {
     "scan": (scan, "RESP's SCAN with COUNT 1000"),
     "keys": (keys, "RESP's KEYS with a pattern that nothing matches"),
     "flush_prefix": (flush_prefix, "1000 stores and a delete of them by prefix"),
+    "flood": (flood, "100 stores of 1 KB of new keys"),
     "large": (large, "a store and a get of a value of 64 MiB"),
     "connects": (connects, "a connection that is opened and closed"),
 }
@@ -155,10 +165,10 @@ def latencies(server, options):
     return found
 
 
-def beside(name, server, options):
-    """The client's latencies beside a neighbour, and how often a second that did its work."""
+def beside(name, server, heavy_server, options):
+    """The client's latencies beside a neighbour that uses `heavy_server`, and how often a second that did its work."""
     done = multiprocessing.Value("Q", 0)
-    other = multiprocessing.Process(target=neighbour, args=(name, server.port, options, done), daemon=True)
+    other = multiprocessing.Process(target=neighbour, args=(name, heavy_server.port, options, done), daemon=True)
     other.start()
     time.sleep(LEAD_SECONDS)
     before, begun = done.value, time.monotonic()
@@ -171,28 +181,36 @@ def beside(name, server, options):
     return found, rate
 
 
-def measure(options, server):
+def fill(server, options):
     client = Client(server.port)
     for first in range(0, options.items, 100):
         names = keys_of(range(first, min(first + 100, options.items)))
         client.store([(name, name[len("item:") :].ljust(VALUE_BYTES, b"x")) for name in names])
+
+
+def measure(options, server, other):
+    fill(server, options)
+    fill(other, options)
     rounds = {name: [] for name in options.neighbours}
     for _ in range(options.repeats):
         for name in options.neighbours:
             alone = latencies(server, options)
-            rounds[name].append((alone, *beside(name, server, options)))
-    head = [f"{when} {name}" for when in ("alone", "beside", "ratio") for name, _ in PERCENTILES]
+            elsewhere, _ = beside(name, server, other, options)
+            rounds[name].append((alone, elsewhere, *beside(name, server, server, options)))
+    places = ("alone", "elsewhere", "beside")
+    head = [f"{place} {name}" for place in places for name, _ in PERCENTILES]
+    head += [f"{name} to {place}" for place in places[:2] for name, _ in PERCENTILES]
     print(f"GETs: {options.rate:.0f}/s on one connection, us, medians of {options.repeats} repeats of "
           f"{options.seconds:g} s; server: {' '.join(server.command)}")  # fmt: skip
     print("| beside | its work/s | " + " | ".join(head) + " |")
     print("|---|" + "---|" * (len(head) + 1))
     for name, found in rounds.items():
         cells = [f"{statistics.median(rate for *_, rate in found):.1f}"]
-        for of in (lambda alone, heavy: alone, lambda alone, heavy: heavy):
-            cells += [f"{statistics.median(of(alone[nth], heavy[nth]) for alone, heavy, _ in found):.0f}"
+        for place in range(len(places)):
+            cells += [f"{statistics.median(one[place][nth] for one in found):.0f}" for nth in range(len(PERCENTILES))]
+        for place in range(len(places) - 1):
+            cells += [f"{statistics.median(one[-2][nth] / one[place][nth] for one in found):.2f}"
                       for nth in range(len(PERCENTILES))]  # fmt: skip
-        cells += [f"{statistics.median(heavy[nth] / alone[nth] for alone, heavy, _ in found):.2f}"
-                  for nth in range(len(PERCENTILES))]  # fmt: skip
         print(f"| {name} | " + " | ".join(cells) + " |")
 
 
@@ -207,13 +225,15 @@ def main():
     parser.add_argument("--seconds", type=float, default=20, help="length of a run")
     parser.add_argument("--repeats", type=int, default=5, help="runs alone and beside, of each neighbour")
     parser.add_argument("--memory", type=int, default=1024, help="-m of the server, MiB")
-    parser.add_argument("--args", default="-I 128m", help="further arguments of the server")
+    parser.add_argument("--args", default="-I 128m --namespaces item=40-100",
+                        help="further arguments of the server; the items of the normal client are a namespace of their"
+                             " own, so that what others store does not evict them")
     options = parser.parse_args()
     unknown = [name for name in options.neighbours if name not in NEIGHBOURS]
     if unknown:
         parser.error(f"no such neighbour: {', '.join(unknown)}")
-    with Server(options, []) as server:
-        measure(options, server)
+    with Server(options, []) as server, Server(options, []) as other:
+        measure(options, server, other)
 
 
 if __name__ == "__main__":
