@@ -9,9 +9,12 @@ use crate::selector::{Need, SealedQueue, is_worth_a_pass};
 use crate::temperature::{Temperature, TemperatureStats};
 use larder_memory::ColumnId;
 use larder_temperature::Reference;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// For so long the keeper leaves its lock to a writer that waits for it.
+const GIVE_WAY: Duration = Duration::from_micros(50);
 
 /// The keeper's lock, its bell, and its letter boxes.
 pub(crate) struct KeeperHandle {
@@ -26,6 +29,8 @@ pub(crate) struct KeeperHandle {
     /// Set while a wake-up is on its way, so that a hundred writers do not each take the lock of the bell.
     is_woken: AtomicBool,
     is_stopping: AtomicBool,
+    /// Writers that found no column, and wait for the keeper's lock or have it.
+    writers_waiting: AtomicU32,
     cpu_ns: AtomicU64,
 }
 
@@ -49,11 +54,13 @@ impl KeeperHandle {
             bell: (Mutex::new(false), Condvar::new()),
             is_woken: AtomicBool::new(false),
             is_stopping: AtomicBool::new(false),
+            writers_waiting: AtomicU32::new(0),
             cpu_ns: AtomicU64::new(0),
         }
     }
 
-    /// The one place where the keeper's lock is taken.
+    /// The one place where the keeper's lock is taken. A thread that takes it again and again calls
+    /// [`KeeperHandle::give_way`] in between.
     pub(super) fn lock(&self) -> MutexGuard<'_, Keeper> {
         self.keeper.lock().expect("no panic under this lock")
     }
@@ -136,7 +143,18 @@ impl KeeperHandle {
     }
 
     fn reclaim(&self, levels: Levels<'_>, need: Need) -> bool {
-        self.lock().reclaim(levels, need, &mut TimeSlice::begin(Pace::Hurried))
+        self.writers_waiting.fetch_add(1, Ordering::Relaxed);
+        let is_reclaimed = self.lock().reclaim(levels, need, &mut TimeSlice::begin(Pace::Hurried));
+        self.writers_waiting.fetch_sub(1, Ordering::Relaxed);
+        is_reclaimed
+    }
+
+    /// The lock is free. If a writer waits for it, it is left to the writer: whoever takes a lock again at once has it
+    /// before a thread that has to wake up first, however often.
+    pub(super) fn give_way(&self) {
+        if self.writers_waiting.load(Ordering::Relaxed) > 0 {
+            std::thread::sleep(GIVE_WAY);
+        }
     }
 
     /// The policy's statistics: the present ones, or while the keeper is at work those that it published last, for it

@@ -73,7 +73,7 @@ impl Round<'_> {
             self.keeper.lock().look_at_namespaces(self.store);
         }
         self.store.memory.recycle();
-        self.slice.begin_task(Duration::ZERO, TASKS_BEHIND_ROOM * ROUND_PERIOD / TASK_SHARE);
+        self.slice.begin_making_room(TASKS_BEHIND_ROOM * ROUND_PERIOD / TASK_SHARE);
         self.reclaim_expired();
         let has_enough = self.reclaim_sparse();
         self.fill_free_columns();
@@ -113,9 +113,11 @@ impl Round<'_> {
         self.slice.begin_task(ROUND_PERIOD / TASK_SHARE, behind * ROUND_PERIOD / TASK_SHARE);
     }
 
-    /// Whether the task goes on with work that may take long. The next round takes it up again.
+    /// Whether the task goes on with work that may take long. The next round takes it up again. Only called between two
+    /// pieces of work, where the keeper's lock is free: a writer that waits for it comes first.
     fn goes_on(&mut self) -> bool {
-        let is_over = self.slice.is_task_over();
+        self.keeper.give_way();
+        let is_over = self.slice.is_task_over(self.levels.evicts() && !self.may_pause());
         self.is_cut |= is_over;
         !is_over && !self.keeper.is_stopping()
     }
@@ -318,7 +320,7 @@ impl Round<'_> {
             return;
         }
         while self.goes_on() && has_room() && self.keeper.lock().move_hot(self.levels) {
-            self.slice.yield_if_due(|| true);
+            self.slice.yield_at_leisure();
         }
     }
 

@@ -14,6 +14,10 @@ const PAUSE: Duration = Duration::from_micros(300);
 const LONG_PAUSE_TIMES: u32 = 3;
 const LONG_PAUSE_MAX: Duration = Duration::from_millis(20);
 
+/// After a slice of work that pays off slowly, the keeper sleeps for so many times as long: such work takes a
+/// twentieth of a processor.
+const LEISURE_TIMES: u32 = 19;
+
 /// How urgent the work is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Pace {
@@ -29,6 +33,8 @@ pub(super) struct TimeSlice {
     round_began: Instant,
     /// When the present task has to end, counted from the begin of the round.
     task_end: Duration,
+    /// When it has had its share, counted the same way. What makes room has no end of its share.
+    share_end: Duration,
     slice_began: Instant,
     /// Time worked in earlier slices of this round.
     worked_before: Duration,
@@ -46,20 +52,30 @@ impl TimeSlice {
             pace,
             round_began,
             task_end: ROUND_PERIOD,
+            share_end: Duration::MAX,
             slice_began: Instant::now(),
             worked_before: Duration::ZERO,
         }
     }
 
-    /// Begins the next task of the round. It has what is left of the round but for `later`, which belongs to the tasks
-    /// behind it, and `least` in any case.
-    pub(super) fn begin_task(&mut self, least: Duration, later: Duration) {
-        self.task_end = (self.round_began.elapsed() + least).max(ROUND_PERIOD.saturating_sub(later));
+    /// Begins with making room, which has all of the round but for `later`.
+    pub(super) fn begin_making_room(&mut self, later: Duration) {
+        self.begin_task(Duration::ZERO, later);
+        self.share_end = Duration::MAX;
     }
 
-    /// Whether the task has gone on for so long that the next one must have its turn.
-    pub(super) fn is_task_over(&self) -> bool {
-        self.pace == Pace::Calm && self.round_began.elapsed() > self.task_end
+    /// Begins the next task of the round. It has what is left of the round but for `later`, which belongs to the tasks
+    /// behind it, and `least`, its share, in any case.
+    pub(super) fn begin_task(&mut self, least: Duration, later: Duration) {
+        self.share_end = self.round_began.elapsed() + least;
+        self.task_end = self.share_end.max(ROUND_PERIOD.saturating_sub(later));
+    }
+
+    /// Whether the task has gone on for so long that the next one must have its turn. With `is_room_short`, what is
+    /// more than its share is for making room, in the next round.
+    pub(super) fn is_task_over(&self, is_room_short: bool) -> bool {
+        let end = if is_room_short { self.share_end.min(self.task_end) } else { self.task_end };
+        self.pace == Pace::Calm && self.round_began.elapsed() > end
     }
 
     /// Whether nobody waits for the round.
@@ -84,6 +100,14 @@ impl TimeSlice {
         let worked = self.slice_began.elapsed();
         if self.pace == Pace::Calm && worked > SLICE_MAX {
             self.sleep((LONG_PAUSE_TIMES * worked).clamp(PAUSE, LONG_PAUSE_MAX));
+        }
+    }
+
+    /// Sleeps if the slice is over, after work that pays off slowly.
+    pub(super) fn yield_at_leisure(&mut self) {
+        let worked = self.slice_began.elapsed();
+        if self.pace == Pace::Calm && worked > SLICE_MAX {
+            self.sleep((LEISURE_TIMES * worked).min(LONG_PAUSE_MAX));
         }
     }
 
@@ -113,26 +137,38 @@ mod tests {
     fn a_task_has_its_own_share_also_when_the_round_is_over() {
         let long_ago = Instant::now() - 10 * ROUND_PERIOD;
         let mut slice = TimeSlice::begun_at(Pace::Calm, long_ago);
-        assert!(slice.is_task_over());
+        assert!(slice.is_task_over(false));
         slice.begin_task(Duration::ZERO, Duration::ZERO);
-        assert!(slice.is_task_over());
+        assert!(slice.is_task_over(false));
         slice.begin_task(SHARE, Duration::ZERO);
-        assert!(!slice.is_task_over());
+        assert!(!slice.is_task_over(false));
     }
 
     #[test]
     fn a_task_leaves_what_belongs_to_later_ones() {
         let mut slice = TimeSlice::begun_at(Pace::Calm, Instant::now() - ROUND_PERIOD / 2);
         slice.begin_task(Duration::ZERO, ROUND_PERIOD * 3 / 4);
-        assert!(slice.is_task_over());
+        assert!(slice.is_task_over(false));
         slice.begin_task(SHARE, ROUND_PERIOD * 3 / 4);
-        assert!(!slice.is_task_over());
+        assert!(!slice.is_task_over(false));
+    }
+
+    #[test]
+    fn while_room_is_short_a_task_has_no_more_than_its_share() {
+        let mut slice = TimeSlice::begin(Pace::Calm);
+        slice.begin_making_room(Duration::ZERO);
+        assert!(!slice.is_task_over(true));
+        slice.begin_task(SHARE, Duration::ZERO);
+        assert!(!slice.is_task_over(true));
+        slice.begin_task(Duration::ZERO, Duration::ZERO);
+        slice.task_end = SHARE;
+        assert!(slice.is_task_over(true) && !slice.is_task_over(false));
     }
 
     #[test]
     fn a_round_that_somebody_waits_for_has_no_end() {
         let mut slice = TimeSlice::begun_at(Pace::Hurried, Instant::now() - 10 * ROUND_PERIOD);
         slice.begin_task(Duration::ZERO, ROUND_PERIOD);
-        assert!(!slice.is_task_over());
+        assert!(!slice.is_task_over(false));
     }
 }
