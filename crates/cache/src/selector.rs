@@ -41,6 +41,11 @@ const WORTH_A_PASS_SHARE: u64 = 10;
 const SAMPLED_COLUMNS: u32 = 32;
 /// So many sampled columns may be refused before the policy is asked.
 const SAMPLED_REFUSED_MAX: usize = 16;
+/// After so many columns in a row that shares keep, a column is drawn by lot. What shares keep was moved in a row, and
+/// lies in a row: in the policy's order a writer could wait for all of it.
+const SHARED_IN_A_ROW: usize = 8;
+/// Columns that are drawn until one is a candidate.
+const DRAWN_COLUMNS: u32 = 8;
 /// So many columns in a search may be left to what a least share keeps. The next one goes with all that it holds, so
 /// that a writer gets its room. A tenant that stores much at once has as many columns in a row in a small cache. Each
 /// of them costs a few hundredths of a millisecond, for nothing is copied.
@@ -134,6 +139,11 @@ impl Victim {
     fn to_be_moved(column: ColumnId, chosen: Chosen) -> Victim {
         Victim { column, may_evict: false, heeds_shares: true, chosen }
     }
+
+    /// Whether another column may go in its place if shares keep what it holds.
+    pub(crate) fn may_stay(&self) -> bool {
+        self.heeds_shares && matches!(self.chosen, Chosen::ByPolicy | Chosen::ByLot)
+    }
 }
 
 /// How a victim was chosen.
@@ -147,6 +157,8 @@ enum Chosen {
     BySample,
     /// By the policy, which has forgotten the column with that.
     ByPolicy,
+    /// By lot, after columns that shares keep.
+    ByLot,
     /// By the caller: its slab is given back, or its items were flushed.
     ByCaller,
 }
@@ -160,7 +172,8 @@ pub(crate) enum Emptied {
     Refused,
     /// There was no column for the items that stay.
     NoRoom,
-    /// There was no column for items that a least share keeps. All others are gone.
+    /// There was no column for items that a least share keeps, and all others are gone. Or the column is full of what
+    /// shares keep, and nothing was done.
     Shared,
 }
 
@@ -286,6 +299,12 @@ impl Selector {
         }
         search.stage = Stage::Over;
         let may_evict = store.evicts();
+        if may_evict
+            && search.shared % (SHARED_IN_A_ROW + 1) == SHARED_IN_A_ROW
+            && let Some(column) = self.draw(store)
+        {
+            return Some(Victim { column, may_evict, heeds_shares: true, chosen: Chosen::ByLot });
+        }
         let victim = self.policy.victim(&mut |column, birth| match status_of(store, column, birth) {
             // Where nothing may be evicted, moving the items of a full column gains nothing.
             Candidate::Ready(found) if !may_evict && !found.is_sparse(Sparse::BEFORE_ITS_TURN) => {
@@ -295,6 +314,16 @@ impl Selector {
         });
         let heeds_shares = search.shared < SHARED_MAX;
         victim.map(|column| Victim { column, may_evict, heeds_shares, chosen: Chosen::ByPolicy })
+    }
+
+    /// A random column whose items are on probation.
+    fn draw(&mut self, store: &ItemStore) -> Option<ColumnId> {
+        let columns = u64::from(store.memory.columns_mapped());
+        let mut drawn = (0..DRAWN_COLUMNS).map(|_| ColumnId(self.random.below(columns) as u32));
+        drawn.find(|&column| {
+            let is_on_probation = queue_of(store, column) == Queue::Probation && !is_hot(store, column);
+            is_on_probation && matches!(status(store, column), Candidate::Ready(_))
+        })
     }
 
     /// Takes note of what came of the pass over a victim of this search.
@@ -309,6 +338,11 @@ impl Selector {
         search.refused += usize::from(emptied == Emptied::Refused);
         match (victim.chosen, emptied) {
             (_, Emptied::Yes) | (Chosen::ByCaller, _) => {}
+            // The policy knows it still.
+            (Chosen::ByLot, _) => {
+                search.shared += 1;
+                search.stage = Stage::Policy;
+            }
             (Chosen::ByPolicy, Emptied::Refused) => self.sealed(store, column),
             (_, Emptied::Shared) => {
                 self.sealed(store, column);
@@ -625,13 +659,21 @@ mod tests {
         let (store, mut selector) = (store(true), selector());
         let columns: Vec<_> = (0..3).map(|_| column(&store, &mut selector, 8)).collect();
         let mut search = Search::new(Need::FreeColumn);
+        let (mut in_order, mut by_lot) = (0, 0);
         for nth in 0..=SHARED_MAX {
             let victim = selector.next(&store, &mut search).expect("the policy is asked again");
-            assert_eq!(victim.column, columns[nth % columns.len()]);
+            if victim.chosen == Chosen::ByLot {
+                assert_eq!(nth % (SHARED_IN_A_ROW + 1), SHARED_IN_A_ROW, "after so many in a row");
+                by_lot += 1;
+            } else {
+                assert_eq!(victim.column, columns[in_order % columns.len()]);
+                in_order += 1;
+            }
             assert_eq!(victim.heeds_shares, nth < SHARED_MAX);
             let emptied = if victim.heeds_shares { Emptied::Shared } else { Emptied::Refused };
             selector.settle(&store, &mut search, victim, emptied);
         }
+        assert!(by_lot > 0, "of {} draws", SHARED_MAX / (SHARED_IN_A_ROW + 1));
         assert!(selector.next(&store, &mut search).is_none());
     }
 

@@ -153,6 +153,12 @@ impl Pass {
             selector.judge(store, queue, judged, ColumnBounds { column_bytes, keep_bytes_max }, verdicts);
             if store.namespaces.are_on() {
                 heed_shares(store, &guard, met, verdicts, shares);
+                if victim.may_stay()
+                    && queue == Queue::Probation
+                    && are_mostly_spared(judged, shares, column_bytes)
+                {
+                    return Emptied::Shared;
+                }
             }
             let kept = judged.iter().zip(verdicts.iter()).filter(|(_, verdict)| **verdict != Verdict::Evict);
             patience.spend(kept.map(|(item, _)| u64::from(item.bytes)).sum(), column_bytes);
@@ -280,6 +286,12 @@ fn heed_shares(
             *verdict = Verdict::Keep { warmth: 0 };
         }
     }
+}
+
+/// Whether a column is full of what shares keep. To move all that would give no room.
+fn are_mostly_spared(judged: &[Judged], shares: &[Share], column_bytes: u64) -> bool {
+    let spared = judged.iter().zip(shares).filter(|(_, share)| share.is_spared);
+    spared.map(|(item, _)| u64::from(item.bytes)).sum::<u64>() * 4 >= column_bytes * 3
 }
 
 /// Reads the key rows of a column into `met`, and its live items into `judged`. Returns false if the column cannot be
