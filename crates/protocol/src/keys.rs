@@ -38,6 +38,12 @@ impl<'a> FoundKeys<'a> {
     }
 }
 
+/// The last `remaining` keys of the line of a retrieval that was parsed before. `rest` is what follows the key before
+/// them, with the end of the line.
+pub fn resume_keys(rest: &[u8], remaining: usize) -> Keys<'_> {
+    Keys::behind(&rest[..line_text_end(rest, rest.len().saturating_sub(1))], remaining)
+}
+
 /// Finds the keys from `from` to the newline in one pass. `None` if there is no newline yet.
 #[inline]
 pub(crate) fn find_keys(input: &[u8], from: usize) -> Option<FoundKeys<'_>> {

@@ -37,6 +37,7 @@ pub use admin::{
     Classes, CrawlTarget, DebugTime, Extstore, Lru, LruCrawler, Slabs, StatsKind, WatchKinds, Worth,
 };
 pub use base64::decode_key;
+pub use keys::resume_keys;
 pub use meta::{Meta, MetaFlags, MetaTokens, MetaVerb};
 pub use parse::parse;
 pub use request::{Get, Keys, Request, Store, StoreVerb};

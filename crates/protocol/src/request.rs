@@ -130,6 +130,13 @@ impl<'a> Keys<'a> {
         Keys { first, rest, remaining }
     }
 
+    /// `remaining` keys of which `rest` begins with the space before them.
+    pub(crate) fn behind(rest: &'a [u8], remaining: usize) -> Self {
+        let mut keys = Keys { first: &[], rest, remaining: remaining + 1 };
+        keys.next();
+        keys
+    }
+
     /// A single key that was not read from a line. The caller ensures that its length is valid.
     #[inline]
     pub fn one(key: &'a [u8]) -> Self {

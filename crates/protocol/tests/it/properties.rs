@@ -2,7 +2,9 @@
 
 use crate::shown::{session, show};
 use larder_protocol::limits::{KEY_BYTES_MAX, LINE_BYTES_MAX, WHOLE_LINE_BYTES_MAX};
-use larder_protocol::{MetaVerb, ParseOptions, Request, Step, StoreVerb, compose, decode_key, parse, reply};
+use larder_protocol::{
+    MetaVerb, ParseOptions, Request, Step, StoreVerb, compose, decode_key, parse, reply, resume_keys,
+};
 use proptest::prelude::*;
 
 const OPTIONS: ParseOptions = ParseOptions { whole_bytes_max: 40, line_bytes_max: 3000 };
@@ -103,7 +105,13 @@ proptest! {
                 };
                 prop_assert_eq!(consumed, input.len());
                 prop_assert_eq!(get.keys.len(), expected.len());
-                prop_assert_eq!(get.keys.collect::<Vec<_>>(), expected);
+                prop_assert_eq!(get.keys.clone().collect::<Vec<_>>(), expected.clone());
+                // Whoever goes on behind any of the keys finds the others.
+                for (nth, key) in get.keys.enumerate().take(expected.len().saturating_sub(1)) {
+                    let end = key.as_ptr_range().end.addr() - input.as_ptr().addr();
+                    let rest = resume_keys(&input[end..], expected.len() - nth - 1);
+                    prop_assert_eq!(rest.collect::<Vec<_>>(), &expected[nth + 1..]);
+                }
                 prop_assert_eq!(get.with_cas, command == "gets");
             }
             None => prop_assert_eq!(

@@ -1,8 +1,9 @@
 //! One client's conversation, above its socket.
 
+use super::dispatcher::RestOfLine;
 use super::output::{Output, Pool};
 use super::own_keys::OwnKeys;
-use super::progress::Progress;
+use super::progress::{Busy, Progress};
 use super::protocols::Protocol;
 use super::session::Session;
 use super::users::{Access, Rights};
@@ -31,6 +32,8 @@ pub struct Connection {
     pub(super) handle: Option<Handle>,
     /// Keys of the `get` line at the front of the input that were answered before the output was full.
     pub(super) keys_done: usize,
+    /// What is left of that line, if it was interrupted after a key.
+    pub(super) rest_of_line: Option<Box<RestOfLine>>,
     /// Bytes of a refused data block that are still to be thrown away.
     pub(super) swallow: u64,
     /// Bytes of input that make the next turn worth while.
@@ -61,6 +64,7 @@ impl Connection {
             session: None,
             handle: peer.handle(),
             keys_done: 0,
+            rest_of_line: None,
             swallow: 0,
             input_wanted: 0,
             ends_unserved: false,
@@ -147,6 +151,16 @@ impl Connection {
     #[inline]
     pub(super) fn needs_turn(&self) -> bool {
         self.swallow > 0 || self.progress.busy.is_some() || self.is_locked
+    }
+
+    /// After a key of a retrieval, which is not its last: the next one comes in another turn if so many were answered
+    /// in this one. What a datagram asks for is answered in one turn.
+    #[inline]
+    pub(super) fn pause_if_due(&mut self, keys_at_once: usize) {
+        let is_due = self.keys_done.is_multiple_of(keys_at_once) && !self.output.is_datagram();
+        if is_due && self.progress.busy.is_none() {
+            self.progress.busy = Some(Busy::Pausing);
+        }
     }
 
     /// The request at the front of the input is answered.

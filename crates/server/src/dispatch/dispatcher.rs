@@ -39,6 +39,7 @@ use crate::io::{CloseReason, ConnectionId, Peer, Ready, Service, Transport};
 use crate::latency::{Class, WorkerLatency};
 use crate::settings;
 use arrayvec::ArrayVec;
+pub(super) use cursor::RestOfLine;
 use cursor::{Cursor, KeyRead};
 use larder_cache::{Expiry, KeyHash, LookupStage, TagMatch, Worker};
 use larder_protocol::resp::{Fault, Upload};
@@ -55,6 +56,9 @@ use std::time::Instant;
 /// Keys whose memory accesses are overlapped. Twice as many would still fit the first-level cache with their buckets
 /// and records; more would push each other out.
 const WINDOW_OPS: usize = 32;
+/// Keys of one retrieval that are executed in one turn, at most: some hundred microseconds. Then other connections have
+/// their turn.
+const KEYS_AT_ONCE: usize = 512;
 /// Keys that are read ahead from flash for a connection that waits, at most.
 const KEYS_AHEAD: usize = 256;
 
@@ -261,6 +265,10 @@ impl Dispatcher {
             if let ControlFlow::Break(has_to_execute) = self.come_to_request(ready, cursor) {
                 return has_to_execute;
             }
+            if ready.connection.rest_of_line.is_some() {
+                cursor.go_on(ready);
+                continue;
+            }
             let (what, consumed, ends_window) = match parse(&input[cursor.at..], &self.parse_options) {
                 Step::NeedMore { at_least } => {
                     ready.connection.input_wanted = at_least;
@@ -277,7 +285,7 @@ impl Dispatcher {
                     if cursor.at == ready.consumed && ready.connection.keys_done > 0 {
                         keys.by_ref().take(ready.connection.keys_done).for_each(drop);
                     }
-                    let read = KeyRead { with_cas: get.with_cas, exptime: get.exptime, is_last: false };
+                    let read = KeyRead { with_cas: get.with_cas, exptime: get.exptime, left: 0 };
                     cursor.keys = Some((keys, read, cursor.at + consumed));
                     continue;
                 }
@@ -391,7 +399,7 @@ impl Dispatcher {
             let Some(key) = keys.next() else { break };
             let hash = self.executor.hash(key);
             let at = LookupStage::Prefetched(lookup.prefetch_bucket(hash));
-            let what = Work::Key(KeyRead { is_last: keys.len() == 0, ..read });
+            let what = Work::Key(KeyRead { left: keys.len(), ..read });
             window.push(WindowOp { connection, end, hash, key, at, what });
         }
         false
@@ -492,9 +500,15 @@ impl Dispatcher {
                 log_progress(ready, op, progressed, answered_before);
             }
             self.hold_uncommitted(ready.connection);
-            if progressed == Progressed::Request {
-                ready.consumed = op.end;
-                ready.connection.completed();
+            match (progressed, &op.what) {
+                (Progressed::Request, _) => {
+                    ready.consumed = op.end;
+                    ready.connection.completed();
+                }
+                (Progressed::Key, Work::Key(read)) if ready.connection.is_backed_up() => {
+                    ready.connection.rest_of_line = rest_of_line(ready, op, *read);
+                }
+                _ => {}
             }
         }
         if self.sampler.passes(window.len()) {
@@ -532,13 +546,14 @@ impl Dispatcher {
         let touch = read.exptime.map(|exptime| ClientTime::now(self.executor.clock()).expiry(exptime));
         let get = Get { key: op.key, hash: op.hash, with_cas: read.with_cas, touch };
         let Connection { output, progress, .. } = connection;
-        let reply = KeyReply { output, key: op.key, is_last: read.is_last };
+        let reply = KeyReply { output, key: op.key, is_last: read.left == 0 };
         let is_answered = self.executor.get(progress, &get, hint, reply);
         if !is_answered {
             return Progressed::Waits;
         }
         connection.keys_done += 1;
-        if !read.is_last {
+        if read.left > 0 {
+            connection.pause_if_due(KEYS_AT_ONCE);
             return Progressed::Key;
         }
         let class = if touch.is_some() { Class::Touch } else { Class::Get };
@@ -827,6 +842,13 @@ impl Service for Dispatcher {
         self.sampler.tick();
         self.note_figures();
     }
+}
+
+/// What is left of the line whose key was just answered, and other keys of which follow.
+#[cold]
+fn rest_of_line(ready: &Ready<'_, Connection>, op: &WindowOp<'_>, read: KeyRead) -> Option<Box<RestOfLine>> {
+    let key_end = op.key.as_ptr_range().end.addr() - ready.input.as_ptr().addr();
+    Some(Box::new(RestOfLine { read, at: key_end - ready.consumed, end: op.end - ready.consumed }))
 }
 
 /// Begins to read the keys of a group. Returns whether there is room for more.

@@ -196,6 +196,51 @@ fn a_command_on_many_keys_gives_way_to_other_connections() {
 }
 
 #[test]
+fn a_long_retrieval_gives_way_to_other_connections() {
+    on_a_connection(|client| {
+        let settings = Settings { memory_bytes: 64 << 20, threads: 1, ..Settings::default() };
+        let (mut dispatcher, _cache) = dispatcher(settings, None, None);
+        // Every third key has a value, and one of them is sent in parts.
+        let value =
+            |n: usize| (n.is_multiple_of(3)).then(|| "v".repeat(if n == 1500 { 200_000 } else { n % 7 }));
+        let stores: String = (0..3000)
+            .filter_map(|n| Some((n, value(n)?)))
+            .map(|(n, value)| format!("set key{n} 0 0 {} noreply\r\n{value}\r\n", value.len()))
+            .collect();
+        beside(&mut dispatcher, client.peer, stores.as_bytes(), b"");
+        let shown = |n| Some(format!("VALUE key{n} 0 {}\r\n{}\r\n", value(n)?.len(), value(n)?));
+        let expected: String = (0..3000).filter_map(shown).chain(["END\r\n".to_owned()]).collect();
+        for (command, between, end) in
+            [("get", " ", "\r\n"), ("get", "  ", "\n"), ("get", " ", " \r\n"), ("gat 100", " ", "\n")]
+        {
+            // memcached's limit for a line of `gat`.
+            let keys = if command == "get" { 3000 } else { 1700 };
+            let line: String = (0..keys).map(|n| format!("{between}key{n}")).collect();
+            let expected = match keys {
+                3000 => expected.clone(),
+                _ => (0..keys).filter_map(shown).chain(["END\r\n".to_owned()]).collect(),
+            };
+            let heavy = format!("mn\r\n{command}{line}{end}get key3\r\n");
+            let light = b"get key6 key1500\r\n";
+            let (first, all, turns) = beside(&mut dispatcher, client.peer, heavy.as_bytes(), light);
+            assert!(first.starts_with("VALUE key6 0 6\r\nvvvvvv\r\nVALUE key1500 0 200000\r\n"));
+            let expected = format!("MN\r\n{expected}VALUE key3 0 3\r\nvvv\r\nEND\r\n");
+            assert!(all == expected, "{command}, {between:?}, {end:?}: {} bytes", all.len());
+            assert!(turns as usize >= keys / 512, "{turns} turns");
+        }
+        let names = (0..3000).map(|n| format!("key{n}"));
+        let heavy = request(&["mget".to_owned()].into_iter().chain(names).collect::<Vec<_>>());
+        let shown =
+            |n| value(n).map_or("$-1\r\n".to_owned(), |value| format!("${}\r\n{value}\r\n", value.len()));
+        let expected: String = ["*3000\r\n".to_owned()].into_iter().chain((0..3000).map(shown)).collect();
+        let get = request(&["get".to_owned(), "key3".to_owned()]);
+        let (first, all, turns) = beside(&mut dispatcher, client.peer, &heavy, &get);
+        assert_eq!(first, "$3\r\nvvv\r\n");
+        assert!(all == expected && turns >= 5, "{turns} turns, {} bytes", all.len());
+    });
+}
+
+#[test]
 fn few_items_in_a_large_index_are_not_counted_one_by_one() {
     on_a_connection(|client| {
         for (hashpower, live) in [(None, ":1\r\n"), (Some(20), ":2\r\n")] {

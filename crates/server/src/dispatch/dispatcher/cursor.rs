@@ -2,8 +2,8 @@
 
 use super::super::connection::Connection;
 use crate::io::Ready;
-use larder_protocol::Keys;
 use larder_protocol::resp::Args;
+use larder_protocol::{Keys, resume_keys};
 use std::mem;
 
 /// Where gathering stands: which connection, how far into its input, and the rest of a retrieval's line.
@@ -33,8 +33,18 @@ pub(super) struct KeyRead {
     pub(super) with_cas: bool,
     /// The item gets this expiry.
     pub(super) exptime: Option<i32>,
-    /// No key of the line follows.
-    pub(super) is_last: bool,
+    /// So many keys of the line follow.
+    pub(super) left: usize,
+}
+
+/// The rest of a retrieval's line that was interrupted, from the front of the connection's input on. Whoever goes on
+/// need not read what comes before.
+pub(in crate::dispatch) struct RestOfLine {
+    /// What was wanted of the last key that is done.
+    pub(super) read: KeyRead,
+    /// Where that key ends, and the line.
+    pub(super) at: usize,
+    pub(super) end: usize,
 }
 
 impl<'a> Cursor<'a> {
@@ -70,6 +80,17 @@ impl<'a> Cursor<'a> {
         self.at = batch.get(self.connection).map_or(0, |ready| ready.consumed);
         (self.keys, self.args) = (None, None);
         self.share_left = self.share;
+    }
+
+    /// Goes on with the line at the front of the input that was interrupted.
+    #[cold]
+    pub(super) fn go_on(&mut self, ready: &mut Ready<'a, Connection>) {
+        if let Some(line) = ready.connection.rest_of_line.take() {
+            let RestOfLine { read, at, end } = *line;
+            let end = ready.consumed + end;
+            let rest: &'a [u8] = &ready.input[ready.consumed + at..end];
+            self.keys = Some((resume_keys(rest, read.left), read, end));
+        }
     }
 
     /// Every connection has had its turn. Moves to the first that gave way, if one did.
