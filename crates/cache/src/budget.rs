@@ -16,17 +16,21 @@
 use larder_memory::Column;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
+use std::time::Duration;
 
 /// Connection buffers get one part in so many of the limit, within the two bounds below. Code, stacks, the allocator
 /// and logs are not in the budget: the promise "`-m` plus 5 % plus 16 MiB" leaves room for them.
 const BUFFERS_SHARE: u64 = 16;
 const BUFFERS_MIN_BYTES: u64 = 4 << 20;
 const BUFFERS_MAX_BYTES: u64 = 256 << 20;
-/// One part in so many of the share of connection buffers may be lent. So the resident memory stays within the promise
-/// also before the keeper has taken back what was lent.
+/// One part in so many of the share of connection buffers may be lent, and of the limit at most. So the resident memory
+/// stays within the promise also before the keeper has taken back what was lent.
 const LENT_SHARE: u64 = 2;
-/// What came back is lent again in so many rounds: buffers that were needed are soon needed again.
-const LENDING_ROUNDS: u64 = 256;
+const LENT_SHARE_OF_LIMIT: u64 = 32;
+/// What came back is lent again in so many steps: buffers that were needed are soon needed again.
+const LENDING_STEPS: u64 = 256;
+/// The time between two of these steps.
+pub(crate) const LENDING_PERIOD: Duration = Duration::from_millis(100);
 /// The sessions of encrypted connections may take at most one part in so many of the limit.
 const SESSIONS_SHARE: u64 = 8;
 /// The index may take at most one part in so many of the limit. Items smaller than about 40 bytes reach that.
@@ -77,7 +81,7 @@ impl Budget {
 
     /// The most that connection buffers lend.
     fn lent_bytes_max(&self) -> u64 {
-        self.buffers_bytes / LENT_SHARE
+        (self.buffers_bytes / LENT_SHARE).min(self.limit_bytes / LENT_SHARE_OF_LIMIT)
     }
 
     /// The most that the index may take.
@@ -112,6 +116,8 @@ pub(crate) struct Limits {
     temperature_bytes: AtomicU64,
     /// Bytes that are set aside for the curves of namespaces.
     curves_bytes: AtomicU64,
+    /// Whether connection buffers lend anything.
+    lends_buffers: bool,
     /// Bytes of the share of connection buffers that columns have.
     lent_bytes: AtomicU64,
     /// Says how many bytes the connection buffers hold now.
@@ -130,6 +136,7 @@ impl Limits {
             bytes_max,
             temperature_bytes: AtomicU64::new(0),
             curves_bytes: AtomicU64::new(0),
+            lends_buffers,
             lent_bytes: AtomicU64::new(if lends_buffers { budget.lent_bytes_max() } else { 0 }),
             buffers_meter: OnceLock::new(),
         }
@@ -157,13 +164,16 @@ impl Limits {
     }
 
     /// Lends columns what connection buffers do not need, if there is a meter. What buffers need comes back at once,
-    /// and half as much again. Returns whether anything has changed. Only the keeper calls this.
-    pub(crate) fn lend(&self) -> bool {
-        let Some(used_bytes) = self.buffers_meter.get().map(|used_bytes| used_bytes()) else { return false };
+    /// and half as much again. With `may_rise` a step more is lent. Returns whether anything has changed. Only the
+    /// keeper calls this.
+    pub(crate) fn lend(&self, may_rise: bool) -> bool {
+        let meter = self.buffers_meter.get().filter(|_| self.lends_buffers);
+        let Some(used_bytes) = meter.map(|used_bytes| used_bytes()) else { return false };
         let (budget, before) = (self.budget(), self.lent_bytes());
         let most = budget.lent_bytes_max();
         let spare = budget.buffers_bytes.saturating_sub(used_bytes + used_bytes / 2);
-        let now = spare.min(most).min(before + most.div_ceil(LENDING_ROUNDS));
+        let step = if may_rise { most.div_ceil(LENDING_STEPS) } else { 0 };
+        let now = spare.min(most).min(before + step);
         self.lent_bytes.store(now, Ordering::Relaxed);
         now != before
     }
@@ -257,21 +267,27 @@ mod tests {
         let budget = Budget::new(1 << 30, &set_aside);
         let limits = Limits::new(budget, set_aside, 2 << 30, true);
         let half = budget.buffers_bytes / 2;
-        assert!(limits.lent_bytes() == half && !limits.lend(), "nobody says what is used");
+        assert!(limits.lent_bytes() == half && !limits.lend(true), "nobody says what is used");
         let used = std::sync::Arc::new(AtomicU64::new(half / 2));
         let meter = used.clone();
         limits.measure_buffers_by(Box::new(move || meter.load(Ordering::Relaxed)));
-        assert!(!limits.lend());
+        assert!(!limits.lend(true));
         used.store(half, Ordering::Relaxed);
-        assert!(limits.lend() && limits.lent_bytes() == half / 2);
+        assert!(limits.lend(true) && limits.lent_bytes() == half / 2);
         used.store(3 * half, Ordering::Relaxed);
-        assert!(limits.lend() && limits.lent_bytes() == 0);
+        assert!(limits.lend(true) && limits.lent_bytes() == 0);
         used.store(0, Ordering::Relaxed);
-        for round in 1..=LENDING_ROUNDS {
-            assert!(limits.lend() && limits.lent_bytes() == half / LENDING_ROUNDS * round);
+        assert!(!limits.lend(false));
+        for step in 1..=LENDING_STEPS {
+            assert!(limits.lend(true) && limits.lent_bytes() == half / LENDING_STEPS * step);
         }
-        assert!(!limits.lend());
+        assert!(!limits.lend(true));
         limits.set(Budget::new(1 << 29, &set_aside));
         assert_eq!(limits.lent_bytes(), half / 2);
+        let limits = Limits::new(budget, set_aside, 2 << 30, false);
+        limits.measure_buffers_by(Box::new(|| 0));
+        assert!(!limits.lend(true) && limits.lent_bytes() == 0, "it lends nothing");
+        let set_aside = SetAside { buffers_bytes: Some(256 << 20), ..set_aside };
+        assert_eq!(Budget::new(1 << 30, &set_aside).lent_bytes_max(), 32 << 20, "a 32nd of the limit");
     }
 }

@@ -117,7 +117,8 @@ struct Counts {
     gets: Counter,
     hits: Counter,
     sets: Counter,
-    evictions: Counter,
+    /// Any thread may count here: a worker evicts what a full bucket has no room for.
+    evictions: AtomicU64,
 }
 
 /// One namespace, and what is known of it.
@@ -138,7 +139,7 @@ pub(crate) struct Row {
 impl Row {
     /// Reads of its keys since it was named.
     pub(crate) fn gets(&self) -> u64 {
-        self.sum(|counts| &counts.gets)
+        self.sum(|counts| counts.gets.get())
     }
 
     /// About how many bytes its items take.
@@ -146,8 +147,8 @@ impl Row {
         self.bytes.load(Relaxed)
     }
 
-    fn sum(&self, of: fn(&Counts) -> &Counter) -> u64 {
-        self.counts.iter().map(|one| of(&one.0).get()).sum()
+    fn sum(&self, of: fn(&Counts) -> u64) -> u64 {
+        self.counts.iter().map(|one| of(&one.0)).sum()
     }
 
     fn standing(&self, memory_bytes: u64) -> Standing {
@@ -396,9 +397,9 @@ impl Namespaces {
         Tally { worker, table: RefCell::new(Cached::new(self.table.clone())) }
     }
 
-    /// Counts a live item that is evicted. Only the keeper, which has the block with this number, calls this.
+    /// Counts a live item that is evicted, in the block with this number.
     pub(crate) fn count_eviction(&self, key: &[u8], block: usize) {
-        self.table.load().count(key, block, |counts| counts.evictions.add(1));
+        self.table.load().count(key, block, |counts| _ = counts.evictions.fetch_add(1, Relaxed));
     }
 
     /// The expiry that an item with this key gets instead of `expiry`.
@@ -466,9 +467,9 @@ impl Namespaces {
             let share = |percent: u8| memory_bytes / 100 * u64::from(percent);
             NamespaceStats {
                 gets: row.gets(),
-                hits: row.sum(|counts| &counts.hits),
-                sets: row.sum(|counts| &counts.sets),
-                evictions: row.sum(|counts| &counts.evictions),
+                hits: row.sum(|counts| counts.hits.get()),
+                sets: row.sum(|counts| counts.sets.get()),
+                evictions: row.sum(|counts| counts.evictions.load(Relaxed)),
                 items: row.items.load(Relaxed),
                 bytes: row.bytes(),
                 share_bytes: (share(row.namespace.least_percent), share(row.namespace.most_percent)),

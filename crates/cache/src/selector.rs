@@ -13,6 +13,9 @@
 //! | [`Need::FreeColumn`], while much of memory is dead | 32 random columns | [`Sparse::BEFORE_EVICTION`] | move |
 //! | [`Need::FreeColumn`], else | the policy's order | (`-M`: [`Sparse::BEFORE_ITS_TURN`]) | evict (`-M`: move) |
 //!
+//! After some columns in a row that the shares of namespaces keep, a column is drawn by lot instead of in the policy's
+//! order.
+//!
 //! What [`Need::Nothing`] would find comes first for [`Need::EmptyColumn`] and [`Need::FreeColumn`] too.
 //!
 //! How columns are compared is in `ranking.rs`; the order of a policy is in `temperature/`. The caller tells the
@@ -43,7 +46,7 @@ const SAMPLED_COLUMNS: u32 = 32;
 const SAMPLED_REFUSED_MAX: usize = 16;
 /// After so many columns in a row that shares keep, a column is drawn by lot. What shares keep was moved in a row, and
 /// lies in a row: in the policy's order a writer could wait for all of it.
-const SHARED_IN_A_ROW: usize = 8;
+const SHARED_IN_A_ROW: usize = 4;
 /// Columns that are drawn until one is a candidate.
 const DRAWN_COLUMNS: u32 = 8;
 /// So many columns in a search may be left to what a least share keeps. The next one goes with all that it holds, so
@@ -316,14 +319,11 @@ impl Selector {
         victim.map(|column| Victim { column, may_evict, heeds_shares, chosen: Chosen::ByPolicy })
     }
 
-    /// A random column whose items are on probation.
+    /// A random column, but none of hot items.
     fn draw(&mut self, store: &ItemStore) -> Option<ColumnId> {
         let columns = u64::from(store.memory.columns_mapped());
         let mut drawn = (0..DRAWN_COLUMNS).map(|_| ColumnId(self.random.below(columns) as u32));
-        drawn.find(|&column| {
-            let is_on_probation = queue_of(store, column) == Queue::Probation && !is_hot(store, column);
-            is_on_probation && matches!(status(store, column), Candidate::Ready(_))
-        })
+        drawn.find(|&column| !is_hot(store, column) && matches!(status(store, column), Candidate::Ready(_)))
     }
 
     /// Takes note of what came of the pass over a victim of this search.

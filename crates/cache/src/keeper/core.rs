@@ -5,6 +5,7 @@ use super::pass::Pass;
 use super::prefix_sweep::PrefixSweep;
 use super::repartition::Repartition;
 use super::time_slice::TimeSlice;
+use crate::budget::LENDING_PERIOD;
 use crate::demoter::Levels;
 use crate::item_store::ItemStore;
 use crate::random::Random;
@@ -34,6 +35,8 @@ pub(super) struct Keeper {
     pub(super) slab_rests: u32,
     /// Slabs that were emptied for a lower limit, and that somebody may still be reading.
     pub(super) leaving_slabs: Vec<SlabId>,
+    /// When columns were last lent more of the share of connection buffers.
+    lent_more: Option<Instant>,
     pub(super) fresh: FreshMemory,
     repartition: Repartition,
     prefix_sweep: PrefixSweep,
@@ -63,12 +66,22 @@ impl Keeper {
             flush_sweep: FlushSweep::default(),
             slab_rests: 0,
             leaving_slabs: Vec::new(),
+            lent_more: None,
             fresh: FreshMemory::default(),
             repartition: Repartition::default(),
             prefix_sweep: PrefixSweep::default(),
             namespaces_looked: None,
             random: Random::new(SEED),
         }
+    }
+
+    /// Whether it is time to lend columns a step more of the share of connection buffers.
+    pub(super) fn may_lend_more(&mut self) -> bool {
+        let is_due = self.lent_more.is_none_or(|at| at.elapsed() >= LENDING_PERIOD);
+        if is_due {
+            self.lent_more = Some(Instant::now());
+        }
+        is_due
     }
 
     /// Reclaims one column. Returns whether it did.

@@ -13,7 +13,7 @@ use super::time_slice::TimeSlice;
 use crate::counters::Counters;
 use crate::demoter::{Leaving, Levels, SentParts};
 use crate::item_store::{ItemStore, Life, first_chunk};
-use crate::namespaces::Standing;
+use crate::namespaces::{Standing, Standings};
 use crate::penalties::remembered;
 use crate::selector::{Emptied, Selector, Victim, is_hot, queue_of};
 use crate::temperature::{Judged, Patience, Queue, Verdict};
@@ -149,16 +149,20 @@ impl Pass {
         let queue = queue_of(store, column);
         if may_evict {
             let column_bytes = store.column_bytes();
+            let standings =
+                store.namespaces.are_on().then(|| store.namespaces.standings(store.memory.limit_bytes()));
+            // The policy is not asked about a column that stays: it remembers what it let go.
+            if let Some(standings) = &standings
+                && victim.may_stay()
+                && queue == Queue::Probation
+                && is_full_of_spared(&guard, met, judged, standings, column_bytes)
+            {
+                return Emptied::Shared;
+            }
             let keep_bytes_max = patience.keep_bytes_max(column_bytes);
             selector.judge(store, queue, judged, ColumnBounds { column_bytes, keep_bytes_max }, verdicts);
-            if store.namespaces.are_on() {
-                heed_shares(store, &guard, met, verdicts, shares);
-                if victim.may_stay()
-                    && queue == Queue::Probation
-                    && are_mostly_spared(judged, shares, column_bytes)
-                {
-                    return Emptied::Shared;
-                }
+            if let Some(standings) = &standings {
+                heed_shares(&guard, standings, met, verdicts, shares);
             }
             let kept = judged.iter().zip(verdicts.iter()).filter(|(_, verdict)| **verdict != Verdict::Evict);
             patience.spend(kept.map(|(item, _)| u64::from(item.bytes)).sum(), column_bytes);
@@ -265,13 +269,12 @@ fn expires_soon(store: &ItemStore, expiry: Expiry) -> bool {
 /// Spares the items of namespaces that have less than their least share, and evicts those of namespaces that have more
 /// than their most. While these have much, all others are spared.
 fn heed_shares(
-    store: &ItemStore,
     guard: &Guard<'_>,
+    standings: &Standings,
     met: &[Met],
     verdicts: &mut [Verdict],
     shares: &mut Vec<Share>,
 ) {
-    let standings = store.namespaces.standings(store.memory.limit_bytes());
     shares.resize(verdicts.len(), Share::default());
     for met in met {
         let MetKind::Live(nth) = met.kind else { continue };
@@ -289,9 +292,25 @@ fn heed_shares(
 }
 
 /// Whether a column is full of what shares keep. To move all that would give no room.
-fn are_mostly_spared(judged: &[Judged], shares: &[Share], column_bytes: u64) -> bool {
-    let spared = judged.iter().zip(shares).filter(|(_, share)| share.is_spared);
-    spared.map(|(item, _)| u64::from(item.bytes)).sum::<u64>() * 4 >= column_bytes * 3
+fn is_full_of_spared(
+    guard: &Guard<'_>,
+    met: &[Met],
+    judged: &[Judged],
+    standings: &Standings,
+    column_bytes: u64,
+) -> bool {
+    let bytes_if_spared = |met: &Met| match met.kind {
+        MetKind::Live(nth) => {
+            let is_spared = match standings.of(guard.item(met.at).key()) {
+                Standing::Below => true,
+                Standing::Within => standings.others_give(),
+                Standing::Above => false,
+            };
+            if is_spared { u64::from(judged[nth as usize].bytes) } else { 0 }
+        }
+        MetKind::Chunk | MetKind::Over => 0,
+    };
+    met.iter().map(bytes_if_spared).sum::<u64>() * 4 >= column_bytes * 3
 }
 
 /// Reads the key rows of a column into `met`, and its live items into `judged`. Returns false if the column cannot be

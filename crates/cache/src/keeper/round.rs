@@ -7,7 +7,7 @@ use super::time_slice::{Pace, ROUND_PERIOD, TimeSlice};
 use crate::demoter::Levels;
 use crate::item_store::ItemStore;
 use crate::selector::{Need, Search};
-use larder_memory::{ColumnId, SlabId};
+use larder_memory::{ColumnId, ColumnState, SlabId};
 use std::time::{Duration, Instant};
 
 /// The keeper gives references at most one part in so many of its period. Pages it does not get to are dropped in the
@@ -65,7 +65,8 @@ impl Round<'_> {
     }
 
     fn run(mut self) {
-        if self.store.limits.lend() {
+        let may_lend_more = self.keeper.lock().may_lend_more();
+        if self.store.limits.lend(may_lend_more) {
             self.store.share_out();
         }
         self.fit_policy();
@@ -118,7 +119,7 @@ impl Round<'_> {
     fn goes_on(&mut self) -> bool {
         self.keeper.give_way();
         let is_over = self.slice.is_task_over(self.levels.evicts() && !self.may_pause());
-        self.is_cut |= is_over;
+        self.is_cut |= is_over && self.slice.has_share();
         !is_over && !self.keeper.is_stopping()
     }
 
@@ -237,6 +238,7 @@ impl Round<'_> {
             for column in columns {
                 // What is warm, or has a share, is moved. That takes columns, and the slab's own do not come back.
                 self.hold_ready(reserved);
+                self.keeper.give_way();
                 // The policy still knows a column that has to stay, since it did not choose it.
                 is_empty &=
                     self.keeper.lock().drain(self.levels, column, self.levels.evicts(), &mut self.slice);
@@ -273,7 +275,19 @@ impl Round<'_> {
         }
         let before = leaving.len();
         leaving.retain(|&slab| !memory.finish_release(slab));
-        leaving.len() < before
+        let has_released = leaving.len() < before;
+        leaving.retain(|&slab| {
+            let are =
+                |wanted: &[ColumnState]| memory.slab_columns(slab).any(|(_, state)| wanted.contains(&state));
+            // A worker may have taken a column at the moment when the slab was withheld. And what the kernel does not
+            // take back is better used.
+            let stays = are(&[ColumnState::Open, ColumnState::Sealed]) || !are(&[ColumnState::Retired]);
+            if stays {
+                memory.cancel_release(slab);
+            }
+            !stays
+        });
+        has_released
     }
 
     /// Tries so often as `columns` says to have so many columns free, before a slab is given back.
@@ -285,6 +299,7 @@ impl Round<'_> {
             }
             if store.memory.available_columns() + store.memory.returning_columns() < columns {
                 self.levels.wait_for_flash();
+                self.keeper.give_way();
                 self.keeper.lock().reclaim(self.levels, Need::FreeColumn, &mut self.slice);
             } else {
                 self.slice.pause();
@@ -395,6 +410,7 @@ fn read_references(keeper: &KeeperHandle, store: &ItemStore, time_max: Option<Du
     while time_max.is_none_or(|most| started.elapsed() < most)
         && let Some(page) = keeper.references().pages.take()
     {
+        keeper.give_way();
         keeper.lock().refer(store, &page);
         keeper.references().pages.give_back(page);
     }

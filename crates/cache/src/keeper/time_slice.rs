@@ -35,6 +35,7 @@ pub(super) struct TimeSlice {
     task_end: Duration,
     /// When it has had its share, counted the same way. What makes room has no end of its share.
     share_end: Duration,
+    has_share: bool,
     slice_began: Instant,
     /// Time worked in earlier slices of this round.
     worked_before: Duration,
@@ -53,6 +54,7 @@ impl TimeSlice {
             round_began,
             task_end: ROUND_PERIOD,
             share_end: Duration::MAX,
+            has_share: true,
             slice_began: Instant::now(),
             worked_before: Duration::ZERO,
         }
@@ -61,13 +63,14 @@ impl TimeSlice {
     /// Begins with making room, which has all of the round but for `later`.
     pub(super) fn begin_making_room(&mut self, later: Duration) {
         self.begin_task(Duration::ZERO, later);
-        self.share_end = Duration::MAX;
+        (self.share_end, self.has_share) = (Duration::MAX, true);
     }
 
     /// Begins the next task of the round. It has what is left of the round but for `later`, which belongs to the tasks
     /// behind it, and `least`, its share, in any case.
     pub(super) fn begin_task(&mut self, least: Duration, later: Duration) {
         self.share_end = self.round_began.elapsed() + least;
+        self.has_share = !least.is_zero();
         self.task_end = self.share_end.max(ROUND_PERIOD.saturating_sub(later));
     }
 
@@ -76,6 +79,11 @@ impl TimeSlice {
     pub(super) fn is_task_over(&self, is_room_short: bool) -> bool {
         let end = if is_room_short { self.share_end.min(self.task_end) } else { self.task_end };
         self.pace == Pace::Calm && self.round_began.elapsed() > end
+    }
+
+    /// Whether the task has a share of the round. What has none is done where there is time, and nobody waits for it.
+    pub(super) fn has_share(&self) -> bool {
+        self.has_share
     }
 
     /// Whether nobody waits for the round.

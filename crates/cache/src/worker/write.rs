@@ -196,7 +196,7 @@ impl Worker {
                 continue;
             }
             // Nothing can be reclaimed. If nothing is on its way back either, all columns are pinned or open; unless a
-            // lower limit takes slabs away, of which one is chosen whose columns may then be used again.
+            // lower limit takes slabs away: one that cannot be emptied gives its columns back.
             let is_hopeless = memory.returning_columns() == 0
                 && memory.available_columns() <= store.reserved_columns()
                 && memory.over_limit_slabs() == 0

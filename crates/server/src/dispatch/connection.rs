@@ -154,10 +154,11 @@ impl Connection {
     }
 
     /// After a key of a retrieval, which is not its last: the next one comes in another turn if so many were answered
-    /// in this one. What a datagram asks for is answered in one turn.
+    /// in this one. What a datagram asks for is answered in one turn. While buffers are short, whoever keeps input and
+    /// sends nothing may have to go: then there is no pause.
     #[inline]
     pub(super) fn pause_if_due(&mut self, keys_at_once: usize) {
-        let is_due = self.keys_done.is_multiple_of(keys_at_once) && !self.output.is_datagram();
+        let is_due = self.keys_done.is_multiple_of(keys_at_once) && !self.output.is_limited();
         if is_due && self.progress.busy.is_none() {
             self.progress.busy = Some(Busy::Pausing);
         }

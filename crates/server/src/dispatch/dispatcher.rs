@@ -59,6 +59,8 @@ const WINDOW_OPS: usize = 32;
 /// Keys of one retrieval that are executed in one turn, at most: some hundred microseconds. Then other connections have
 /// their turn.
 const KEYS_AT_ONCE: usize = 512;
+/// The same for an `MGET`. It is more, because a request that was interrupted is read again from its beginning.
+const RESP_KEYS_AT_ONCE: usize = 8192;
 /// Keys that are read ahead from flash for a connection that waits, at most.
 const KEYS_AHEAD: usize = 256;
 

@@ -95,6 +95,11 @@ impl Output {
         self.is_datagram
     }
 
+    /// Whether the output is a datagram's, or buffers are short.
+    pub(super) fn is_limited(&self) -> bool {
+        self.bytes_max != OUTPUT_SOFT_BYTES
+    }
+
     /// The buffer, ready to be written to.
     #[inline]
     pub(super) fn buffer(&mut self) -> &mut Vec<u8> {

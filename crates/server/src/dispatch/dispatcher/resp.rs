@@ -5,8 +5,8 @@
 //! `transaction.rs`, commands on several keys in `several.rs`, values that arrive in parts in `argument.rs`.
 
 use super::{
-    Cursor, Dispatcher, Hints, KEYS_AHEAD, KEYS_AT_ONCE, KeyGroup, Progressed, RespRead, Window, WindowOp,
-    Work, read_group_ahead,
+    Cursor, Dispatcher, Hints, KEYS_AHEAD, KeyGroup, Progressed, RESP_KEYS_AT_ONCE, RespRead, Window,
+    WindowOp, Work, read_group_ahead,
 };
 use crate::dispatch::connection::Connection;
 use crate::dispatch::execute::Decimal;
@@ -385,7 +385,7 @@ impl Dispatcher {
         }
         connection.keys_done += 1;
         if !read.is_last {
-            connection.pause_if_due(KEYS_AT_ONCE);
+            connection.pause_if_due(RESP_KEYS_AT_ONCE);
             return Progressed::Key;
         }
         let command = if read.of_several { Id::Mget } else { Id::Get };
