@@ -23,8 +23,9 @@ pub struct CacheOptions {
     /// What connection buffers may take together, in bytes: at least what the workers need, and at most a quarter of
     /// the limit. `None` = a sixteenth, and at least 4 MiB.
     pub buffers_bytes: Option<u64>,
-    /// Whether columns have up to half of that while connections do not need it: the cache then has to be told what
-    /// they hold ([`crate::Cache::measure_buffers_by`]). It has no effect without eviction.
+    /// Whether columns have up to half of that, and a 32nd of the limit at most, while connections do not need it: the
+    /// cache then has to be told what they hold ([`crate::Cache::measure_buffers_by`]). It has no effect without
+    /// eviction.
     pub lends_buffers: bool,
     /// Which pages the arena asks the kernel for.
     pub pages: PagesWanted,

@@ -38,17 +38,30 @@ pub(super) struct Pass {
     met: Vec<Met>,
     judged: Vec<Judged>,
     verdicts: Vec<Verdict>,
-    /// What shares have to do with the verdicts; empty if nothing.
+    /// What shares have to do with the live items; empty if nothing.
     shares: Vec<Share>,
 }
 
-/// What a share has to do with the verdict on an item.
+/// What the shares of namespaces have to do with an item.
 #[derive(Clone, Copy, Default)]
 struct Share {
-    /// The verdict was to evict, and is not because of a share.
+    /// It goes, whatever the verdict: its namespace has more than its most.
+    goes: bool,
+    /// It stays, whatever the verdict. Once there are verdicts: the verdict was to evict, and is not because of this.
     is_spared: bool,
-    /// A least share keeps the item.
+    /// A least share keeps it.
     is_kept: bool,
+}
+
+impl Share {
+    fn of(standings: &Standings, key: &[u8]) -> Share {
+        match standings.of(key) {
+            Standing::Above => Share { goes: true, ..Share::default() },
+            Standing::Below => Share { is_spared: true, is_kept: true, ..Share::default() },
+            // While those that have more than their most have much, all others are spared.
+            Standing::Within => Share { is_spared: standings.others_give(), ..Share::default() },
+        }
+    }
 }
 
 /// A record that the pass has met.
@@ -149,21 +162,21 @@ impl Pass {
         let queue = queue_of(store, column);
         if may_evict {
             let column_bytes = store.column_bytes();
-            let standings =
-                store.namespaces.are_on().then(|| store.namespaces.standings(store.memory.limit_bytes()));
+            if store.namespaces.are_on() {
+                let standings = store.namespaces.standings(store.memory.limit_bytes());
+                let live = met.iter().filter(|met| matches!(met.kind, MetKind::Live(_)));
+                shares.extend(live.map(|met| Share::of(&standings, guard.item(met.at).key())));
+            }
             // The policy is not asked about a column that stays: it remembers what it let go.
-            if let Some(standings) = &standings
-                && victim.may_stay()
+            if victim.may_stay()
                 && queue == Queue::Probation
-                && is_full_of_spared(&guard, met, judged, standings, column_bytes)
+                && is_full_of_spared(judged, shares, column_bytes)
             {
                 return Emptied::Shared;
             }
             let keep_bytes_max = patience.keep_bytes_max(column_bytes);
             selector.judge(store, queue, judged, ColumnBounds { column_bytes, keep_bytes_max }, verdicts);
-            if let Some(standings) = &standings {
-                heed_shares(&guard, standings, met, verdicts, shares);
-            }
+            heed_shares(verdicts, shares);
             let kept = judged.iter().zip(verdicts.iter()).filter(|(_, verdict)| **verdict != Verdict::Evict);
             patience.spend(kept.map(|(item, _)| u64::from(item.bytes)).sum(), column_bytes);
         } else {
@@ -266,51 +279,22 @@ fn expires_soon(store: &ItemStore, expiry: Expiry) -> bool {
     expiry != Expiry::NEVER && expiry.seconds().saturating_sub(store.clock.now_s()) < EXPIRES_SOON_S
 }
 
-/// Spares the items of namespaces that have less than their least share, and evicts those of namespaces that have more
-/// than their most. While these have much, all others are spared.
-fn heed_shares(
-    guard: &Guard<'_>,
-    standings: &Standings,
-    met: &[Met],
-    verdicts: &mut [Verdict],
-    shares: &mut Vec<Share>,
-) {
-    shares.resize(verdicts.len(), Share::default());
-    for met in met {
-        let MetKind::Live(nth) = met.kind else { continue };
-        let (verdict, share) = (&mut verdicts[nth as usize], &mut shares[nth as usize]);
-        let goes = *verdict == Verdict::Evict;
-        match standings.of(guard.item(met.at).key()) {
-            Standing::Above => *verdict = Verdict::Evict,
-            Standing::Below => *share = Share { is_spared: goes, is_kept: true },
-            Standing::Within => share.is_spared = goes && standings.others_give(),
-        }
-        if share.is_spared {
+/// Carries what shares say over to the verdicts.
+fn heed_shares(verdicts: &mut [Verdict], shares: &mut [Share]) {
+    for (verdict, share) in verdicts.iter_mut().zip(shares) {
+        share.is_spared &= *verdict == Verdict::Evict;
+        if share.goes {
+            *verdict = Verdict::Evict;
+        } else if share.is_spared {
             *verdict = Verdict::Keep { warmth: 0 };
         }
     }
 }
 
 /// Whether a column is full of what shares keep. To move all that would give no room.
-fn is_full_of_spared(
-    guard: &Guard<'_>,
-    met: &[Met],
-    judged: &[Judged],
-    standings: &Standings,
-    column_bytes: u64,
-) -> bool {
-    let bytes_if_spared = |met: &Met| match met.kind {
-        MetKind::Live(nth) => {
-            let is_spared = match standings.of(guard.item(met.at).key()) {
-                Standing::Below => true,
-                Standing::Within => standings.others_give(),
-                Standing::Above => false,
-            };
-            if is_spared { u64::from(judged[nth as usize].bytes) } else { 0 }
-        }
-        MetKind::Chunk | MetKind::Over => 0,
-    };
-    met.iter().map(bytes_if_spared).sum::<u64>() * 4 >= column_bytes * 3
+fn is_full_of_spared(judged: &[Judged], shares: &[Share], column_bytes: u64) -> bool {
+    let spared = judged.iter().zip(shares).filter(|(_, share)| share.is_spared);
+    spared.map(|(item, _)| u64::from(item.bytes)).sum::<u64>() * 4 >= column_bytes * 3
 }
 
 /// Reads the key rows of a column into `met`, and its live items into `judged`. Returns false if the column cannot be
