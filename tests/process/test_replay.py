@@ -193,7 +193,7 @@ class Replay(Case):
         first = support.Server()
         self.addCleanup(first.__exit__)
         running = begin("127.0.0.1:%d" % first.port, "--workload", ZIPFIAN % "100k", "--read-through", "--rate", "5000",
-                        "--seconds", "4", "--repeat", "0", *LOAD)
+                        "--seconds", "8", "--repeat", "0", *LOAD)
         time.sleep(1.5)
         first.stop(signal.SIGKILL)
         second = support.Server(port=first.port)
@@ -201,9 +201,10 @@ class Replay(Case):
         played = Replayed(running)
         self.assertEqual(played.status, 1)
         self.assertTrue({"closed by the server", "reset"} & set(played.wrong()), played.wrong())
-        self.assertLess(len(played.tables["over time"]), 6)
-        # The fourth second is whole; what is behind it is the rest of one.
-        self.assertGreater(played.tables["over time"][3]["requests/s"], 2500)
+        self.assertLess(len(played.tables["over time"]), 10)
+        # On a busy machine the second server may need some seconds. The eighth second is whole; what is behind it is
+        # the rest of one.
+        self.assertGreater(played.tables["over time"][7]["requests/s"], 2500)
 
     def test_a_server_that_is_killed_for_good(self):
         server = support.Server()
