@@ -641,8 +641,9 @@ impl ItemStore {
         slabs * per_slab >= (self.counters.len() * COLUMNS_PER_WORKER_MIN + RESERVED_COLUMNS).max(COLUMNS_MIN)
     }
 
-    /// Counts the bytes of the item at `at` as dead. The caller has removed or replaced the item's entry.
-    pub(crate) fn died(&self, guard: &Guard<'_>, at: Location, counters: &Counters) {
+    /// Counts the bytes of the item at `at` as dead, and returns them. The caller has removed or replaced the item's
+    /// entry.
+    pub(crate) fn died(&self, guard: &Guard<'_>, at: Location, counters: &Counters) -> u64 {
         let floor = self.flush_floor();
         if floor != 0 && self.birth_of(at) < floor {
             let one_less = |entries: u64| Some(entries.saturating_sub(1));
@@ -651,6 +652,7 @@ impl ItemStore {
         let mut bytes = 0;
         self.each_record(guard, at, |record| bytes += u64::from(record.die()));
         counters.bytes_died.add(bytes);
+        bytes
     }
 
     /// Changes the expiry of an item in place, and that of its chunks. Returns false if its record has no word for it.
@@ -692,10 +694,20 @@ impl ItemStore {
         }
     }
 
-    /// Counts an item that the pass or a full bucket removes: as evicted if it is live, else as reclaimed.
-    pub(crate) fn count_removal(&self, item: &Item<'_>, life: Life, warmth: u8, counters: &Counters) {
+    /// Counts an item whose entry the pass or a full bucket has removed as dead, and as evicted if it was live, else as
+    /// reclaimed.
+    pub(crate) fn count_removal(
+        &self,
+        guard: &Guard<'_>,
+        at: Location,
+        life: Life,
+        warmth: u8,
+        counters: &Counters,
+    ) {
+        let bytes = self.died(guard, at, counters);
+        let item = guard.item(at);
         if life == Life::Live {
-            return self.count_eviction(item, warmth, counters);
+            return self.count_eviction(&item, bytes, warmth, counters);
         }
         counters.reclaimed.add(1);
         if life == Life::Expired && !item.state().has(State::FETCHED) {
@@ -711,10 +723,10 @@ impl ItemStore {
         }
     }
 
-    /// Counts an item that is evicted, by the state it was last in.
-    fn count_eviction(&self, item: &Item<'_>, warmth: u8, counters: &Counters) {
+    /// Counts an item of so many bytes that is evicted, by the state it was last in.
+    fn count_eviction(&self, item: &Item<'_>, bytes: u64, warmth: u8, counters: &Counters) {
         if self.namespaces.are_on() {
-            self.namespaces.count_eviction(item.key(), self.workers_max());
+            self.namespaces.count_eviction(item.key(), bytes, self.workers_max());
         }
         let idle_s = item.state().idle_s(self.clock.now_s());
         self.evicted_idle_s.0.store(idle_s, Ordering::Relaxed);

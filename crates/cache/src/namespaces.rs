@@ -4,9 +4,10 @@
 //! look at a flag where it stores, and nothing where it reads.
 //!
 //! **Shares.** The keeper estimates a few times a second, from a sample of the index, how many bytes each namespace
-//! has. When a pass judges the items of a column, it keeps those of a namespace that has less than its least share, and
-//! evicts those of one that has more than its most. The least shares of all together leave a fifth of the memory, so
-//! that a pass always finds something to evict. Chunks of large values are not moved, so no share keeps them.
+//! has, and takes off what is evicted in between. When a pass judges the items of a column, it keeps those of a
+//! namespace that has less than its least share, and evicts those of one that has more than its most. The least shares
+//! of all together leave a fifth of the memory, so that a pass always finds something to evict. Chunks of large values
+//! are not moved, so no share keeps them.
 //!
 //! What a share keeps has to be moved. So the pass has more columns of its own while there are least shares
 //! ([`ItemStore::reserved_columns`]), and where there is none all the same, the item stays where it is and another
@@ -38,6 +39,11 @@ const ABOVE_SHARE: u64 = 5;
 /// Buckets of the index that an estimate looks at, or all there are: about 3,000 items, so that a share of a half is
 /// known within one or two hundredths.
 const BUCKETS_SAMPLED: u64 = 512;
+/// Where a sample differs from the estimate by no more than chance explains, the estimate goes one part in so many of
+/// the way: its own error is then a quarter of a sample's.
+const CHANCE_DIVISOR: u64 = 8;
+/// Chance explains so many times the root of the number of items found: more happens once in some 16,000 samples.
+const CHANCE_ROOTS: u64 = 4;
 
 /// What is set for one namespace.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -397,9 +403,15 @@ impl Namespaces {
         Tally { worker, table: RefCell::new(Cached::new(self.table.clone())) }
     }
 
-    /// Counts a live item that is evicted, in the block with this number.
-    pub(crate) fn count_eviction(&self, key: &[u8], block: usize) {
-        self.table.load().count(key, block, |counts| _ = counts.evictions.fetch_add(1, Relaxed));
+    /// Counts a live item of so many bytes that is evicted, in the block with this number. The estimate goes down with
+    /// it: one that is too high by chance costs a namespace no more than it is too high.
+    pub(crate) fn count_eviction(&self, key: &[u8], bytes: u64, block: usize) {
+        let table = self.table.load();
+        let Some(row) = table.find(key).map(|nth| &table.rows[nth]) else { return };
+        row.counts[block].0.evictions.fetch_add(1, Relaxed);
+        for (estimate, less) in [(&row.items, 1), (&row.bytes, bytes)] {
+            let _ = estimate.try_update(Relaxed, Relaxed, |now| Some(now.saturating_sub(less)));
+        }
     }
 
     /// The expiry that an item with this key gets instead of `expiry`.
@@ -426,7 +438,7 @@ impl Namespaces {
         Standings { table, standings, others_give: above_bytes > memory_bytes / ABOVE_SHARE }
     }
 
-    /// Estimates what each namespace has in memory.
+    /// Estimates anew what each namespace has in memory.
     pub(crate) fn estimate(&self, store: &ItemStore, guard: &Guard<'_>, random: &mut Random) {
         let table = self.table.load_full();
         let buckets = store.index.buckets();
@@ -455,8 +467,13 @@ impl Namespaces {
             (u128::from(part) * u128::from(whole) / u128::from(of.max(1))) as u64
         };
         for (row, (items, bytes)) in table.rows.iter().zip(found) {
-            row.items.store(scaled(items, all_items, store.index.len()), Relaxed);
-            row.bytes.store(scaled(bytes, all_bytes, store.live_bytes()), Relaxed);
+            let sampled_items = scaled(items, all_items, store.index.len());
+            let sampled_bytes = scaled(bytes, all_bytes, store.live_bytes());
+            for (estimate, sampled) in [(&row.items, sampled_items), (&row.bytes, sampled_bytes)] {
+                let is_exact = buckets <= BUCKETS_SAMPLED;
+                let now = if is_exact { sampled } else { refined(estimate.load(Relaxed), sampled, items) };
+                estimate.store(now, Relaxed);
+            }
         }
     }
 
@@ -478,6 +495,14 @@ impl Namespaces {
         });
         stats.collect()
     }
+}
+
+/// What an estimate becomes when a sample, which found so many items of the namespace, says `sampled`.
+fn refined(estimate: u64, sampled: u64, found: u64) -> u64 {
+    let apart = estimate.abs_diff(sampled);
+    let by_chance = CHANCE_ROOTS * sampled / found.isqrt().max(1);
+    let step = if apart > by_chance { apart } else { apart.div_ceil(CHANCE_DIVISOR) };
+    if sampled > estimate { estimate + step } else { estimate - step }
 }
 
 /// Counts for one worker what happens to the namespaces. It keeps the table that it saw last.
@@ -600,6 +625,50 @@ mod tests {
         assert!(wrong(&many).contains("too many"));
         assert!(wrong(&[namespace("a", 50, 60, 0), namespace("b", 31, 60, 0)]).contains("81 percent"));
         assert_eq!(check_namespaces(&[namespace("a", 50, 60, 0), namespace("b", 30, 60, 0)]), Ok(()));
+    }
+
+    #[test]
+    fn an_estimate_goes_down_with_what_is_evicted() {
+        let namespaces = Namespaces::new();
+        namespaces.set(&[namespace("a", 20, 50, 0)], b':', 1);
+        let set = |bytes| {
+            namespaces.table.load().rows[0].bytes.store(bytes, Relaxed);
+            namespaces.table.load().rows[0].items.store(2, Relaxed);
+        };
+        for (before, bytes, after) in [(501, 1, Standing::Within), (200, 1, Standing::Below)] {
+            set(before);
+            namespaces.count_eviction(b"b:1", bytes, 0);
+            assert_ne!(namespaces.standings(1000).of(b"a:1"), after);
+            namespaces.count_eviction(b"a:1", bytes, 0);
+            assert_eq!(namespaces.standings(1000).of(b"a:1"), after);
+        }
+        set(100);
+        namespaces.count_eviction(b"a:1", 101, 0);
+        let row = &namespaces.stats(1000)[0];
+        assert_eq!((row.bytes, row.items, row.evictions), (0, 1, 3));
+    }
+
+    #[test]
+    fn what_chance_explains_moves_an_estimate_a_little() {
+        assert_eq!(refined(0, 1000, 100), 1000, "the first one");
+        assert_eq!(refined(1000, 1200, 900), 1200);
+        assert_eq!(refined(1000, 920, 900), 990);
+        assert_eq!(refined(1000, 1000, 900), 1000);
+        assert_eq!(refined(999, 1000, 900), 1000, "it arrives");
+        assert_eq!(refined(1000, 0, 0), 0, "it is gone");
+        // A namespace of 6,000 bytes, of which samples find 250 items give or take the root of that.
+        let mut random = Random::new(7);
+        let (mut estimate, mut squares, mut squares_of_samples) = (6000, 0, 0);
+        for _ in 0..2000 {
+            let found = (0..3000).filter(|_| random.below(12) == 0).count() as u64;
+            estimate = refined(estimate, found * 24, found);
+            squares += estimate.abs_diff(6000).pow(2);
+            squares_of_samples += (found * 24).abs_diff(6000).pow(2);
+        }
+        assert!(
+            squares * 9 < squares_of_samples,
+            "a third of a sample's error: {squares}, {squares_of_samples}"
+        );
     }
 
     #[test]

@@ -498,8 +498,7 @@ impl Settle<'_, '_> {
         self.guard.revoke(at);
         bucket.remove(found);
         drop(bucket);
-        store.count_removal(&self.guard.item(at), life, warmth, self.counters);
-        store.died(self.guard, at, self.counters);
+        store.count_removal(self.guard, at, life, warmth, self.counters);
     }
 
     /// Copies the item at `at`, whose entry will have `warmth`, to the survivors' column. It stays on its NUMA node if

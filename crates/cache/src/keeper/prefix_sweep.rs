@@ -116,8 +116,7 @@ impl PrefixSweep {
                 guard.revoke(at);
                 bucket.remove(&found);
                 drop(bucket);
-                store.count_removal(&item, Life::Flushed, found.entry.warmth, counters);
-                store.died(&guard, at, counters);
+                store.count_removal(&guard, at, Life::Flushed, found.entry.warmth, counters);
             }
             next
         })

@@ -334,15 +334,10 @@ impl Worker {
             } else if !levels.leave_for_flash(guard, &leaving, counters) {
                 return false;
             }
-            store.count_removal(
-                &guard.item(at),
-                self.life(at, &guard.item(at)),
-                victim.entry.warmth,
-                counters,
-            );
+            let life = self.life(at, &guard.item(at));
             guard.revoke(at);
             bucket.remove(&victim);
-            store.died(guard, at, counters);
+            store.count_removal(guard, at, life, victim.entry.warmth, counters);
         }
         true
     }

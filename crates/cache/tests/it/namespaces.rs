@@ -85,9 +85,9 @@ fn a_flood_leaves_another_tenant_its_least_share() {
         let what = format!("-m {limit_mib}, {reads} reads, values of {flood_bytes} bytes");
         assert!(left * 100 >= quiet * 93, "{what}: {left} of {quiet} are left, {stats:?}");
         let tenant = &stats[0];
-        // Of the 3,000 items in a sample some 250 are the tenant's where the flood is of small items: by chance the
-        // estimate is 6 % away, and five times as much once in a million runs.
-        assert!(tenant.items.abs_diff(left as u64) < quiet as u64 / 3, "{what}: {tenant:?}");
+        // Of the 3,000 items in a sample some 250 are the tenant's where the flood is of small items: by chance a
+        // sample is 6 % away, and the estimate 2 %.
+        assert!(tenant.items.abs_diff(left as u64) < quiet as u64 / 5, "{what}: {tenant:?}");
         assert!(tenant.evictions as usize <= quiet * 7 / 100 && tenant.sets == quiet as u64, "{tenant:?}");
         assert!(tenant.bytes < tenant.share_bytes.0, "{what}: {tenant:?}");
     }
