@@ -71,6 +71,18 @@ class Values(Case):
             self.assertTrue(replies[-2].startswith(b"-OOM"), replies[-2])
         self.assertLess(self.running.resident_bytes() - before, 64 << 20)
 
+    def test_a_transaction_answers_old_values_of_all_sizes_in_order(self):
+        connection = self.connection(self.running)
+        old = LARGE[:200_000]
+        for key in (b"a", b"b", b"c"):
+            self.assertEqual(ask(connection, b"SET", key, old), b"OK")
+        asked = ((b"GETDEL", b"a"), (b"GETSET", b"b", b"new"), (b"SET", b"c", b"new", b"GET"), (b"GET", b"b"),
+                 (b"GETRANGE", b"absent", b"0", b"1"))
+        connection.send(command(b"MULTI") + b"".join(command(*words) for words in asked) + command(b"EXEC"))
+        self.assertEqual([receive(connection) for _ in range(6)], [b"OK"] + [b"QUEUED"] * 5)
+        self.assertEqual(receive(connection), [old, old, old, b"new", b""])
+        self.assertEqual(ask(connection, b"PING"), b"PONG")
+
     def test_a_pipeline_is_answered_in_order(self):
         connection = self.connection(self.running)
         connection.send(b"".join(command(b"SET", b"k%d" % i, b"v%d" % i) for i in range(2000)))
@@ -127,6 +139,14 @@ class Doors(Case):
         self.assertEqual(ask(resp, b"INCRBY", b"r", b"3"), 10)
         self.assertEqual(ask(resp, b"DEL", b"t", b"r"), 2)
         self.assertIsNone(text.get(b"t"))
+
+    def test_a_pause_of_clients_is_accepted(self):
+        connection = self.connection(self.server())
+        for words in ((b"PAUSE", b"100"), (b"PAUSE", b"100", b"WRITE"), (b"PAUSE", b"0", b"all"), (b"UNPAUSE",)):
+            self.assertEqual(ask(connection, b"CLIENT", *words), b"OK")
+        for words, says in (((b"PAUSE", b"x"), b"not an integer"), ((b"PAUSE", b"-1"), b"negative"),
+                            ((b"PAUSE", b"1", b"READ"), b"syntax")):
+            self.assertIn(says, ask(connection, b"CLIENT", *words))
 
     def test_a_watched_key_that_text_changes(self):
         running = self.server()

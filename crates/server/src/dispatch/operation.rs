@@ -234,8 +234,6 @@ pub(super) struct Look<'a> {
     pub(super) part: Part,
     /// The read is not a use of the item.
     pub(super) leaves_no_trace: bool,
-    /// A large value is not streamed: it is shown in one piece.
-    pub(super) in_one_piece: bool,
 }
 
 /// What of an item is read.

@@ -43,6 +43,8 @@ pub(super) struct Progress {
     pub(super) login_due: Option<u64>,
     /// What `stats sizes` at the front of the input answers.
     pub(super) sizes: Option<Box<Sizes>>,
+    /// The next reply follows at once, as in a transaction: a large value is not streamed, but shown in one piece.
+    pub(super) in_one_piece: bool,
     /// How often what came from flash was out of date for the request at the front of the input.
     pub(super) tries: u8,
 }
@@ -61,6 +63,7 @@ impl Progress {
             group: None,
             login_due: None,
             sizes: None,
+            in_one_piece: false,
             tries: 0,
         }
     }

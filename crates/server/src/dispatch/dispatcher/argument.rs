@@ -170,7 +170,7 @@ impl Dispatcher {
                 resp::compose(form, output, version, outcome);
             }
             Operation::Edit(key, change) => {
-                executor.edit(progress, key, change, Some(upload), false, |outcome| {
+                executor.edit(progress, key, change, Some(upload), |outcome| {
                     resp::compose(form, output, version, outcome)
                 });
             }

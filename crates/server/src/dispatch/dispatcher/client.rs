@@ -163,6 +163,18 @@ fn switch(word: &[u8]) -> Result<bool, Error> {
     }
 }
 
+/// Checks what `CLIENT PAUSE` is given. Nobody is paused.
+fn check_pause(mut args: Args<'_>) -> Result<(), Error> {
+    let timeout_ms = args.next().and_then(decimal).ok_or(errors::TIMEOUT)?;
+    if timeout_ms < 0 {
+        return Err(errors::NEGATIVE_TIMEOUT);
+    }
+    match args.next().map(<[u8]>::to_ascii_lowercase).as_deref() {
+        None | Some(b"write" | b"all") => Ok(()),
+        Some(_) => Err(errors::SYNTAX),
+    }
+}
+
 impl Dispatcher {
     /// `CLIENT` and its subcommands. `args` = what follows them.
     pub(super) fn run_on_client(
@@ -219,6 +231,11 @@ impl Dispatcher {
                 session.settle();
                 words::simple(out, "OK");
             }),
+            Id::ClientPause => check_pause(args).map(|()| words::simple(out, "OK")),
+            Id::ClientUnpause => {
+                words::simple(out, "OK");
+                Ok(())
+            }
             Id::ClientReply => set_replies(session, word).map(|()| words::simple(out, "OK")),
             Id::ClientTracking => switch(word).and_then(|on| match on {
                 true => Err(errors::NO_TRACKING),

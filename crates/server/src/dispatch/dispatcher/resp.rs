@@ -12,7 +12,7 @@ use crate::dispatch::connection::Connection;
 use crate::dispatch::execute::Decimal;
 use crate::dispatch::fleet::{Fleet, Route};
 use crate::dispatch::item_key::{KeyRoom, is_plain};
-use crate::dispatch::operation::{Get, ItemKey, Look, Operation};
+use crate::dispatch::operation::{Get, ItemKey, Operation};
 use crate::dispatch::outcome::{EditOutcome, Looked, Outcome};
 use crate::dispatch::protocols::Protocol;
 use crate::dispatch::protocols::resp::config::Server;
@@ -719,7 +719,6 @@ impl Dispatcher {
         let version = session.as_ref().map_or(Version::Resp2, |session| session.version);
         if let (Operation::Look(look), Some(session)) = (&mut operation, session) {
             look.leaves_no_trace |= session.leaves_no_trace;
-            look.in_one_piece |= session.transaction.is_some();
         }
         hints.are_outdated |= operation.may_change_items();
         let is_answered =
@@ -851,14 +850,6 @@ pub(super) fn counts_as_one(outcome: &Outcome<'_>) -> bool {
             | Outcome::Edited(EditOutcome::Done)
             | Outcome::Looked(Looked::Present | Looked::Number(_) | Looked::Value(_))
     )
-}
-
-/// A look at an item as part of something larger.
-pub(super) fn in_one_piece(operation: Operation<'_>) -> Operation<'_> {
-    match operation {
-        Operation::Look(look) => Operation::Look(Look { in_one_piece: true, ..look }),
-        other => other,
-    }
 }
 
 /// The arguments of a request on one item. Seldom there are more than a few.

@@ -6,7 +6,7 @@
 //! see some of the keys changed and others not yet. `MSETNX`, `RENAME` and `COPY` are executed
 //! alone.
 
-use super::resp::{RespWorker, after, counts_as_one, in_one_piece, words_of};
+use super::resp::{RespWorker, after, counts_as_one, words_of};
 use super::{Dispatcher, Progressed};
 use crate::dispatch::connection::Connection;
 use crate::dispatch::fleet::Fleet;
@@ -62,7 +62,6 @@ impl Dispatcher {
             let value = if has_values { rest.next().unwrap_or_default() } else { &[] };
             let item = room.item_key(key, |key| executor.hash(key));
             let operation = resp::each_operation(command.id, item, value, moment);
-            let operation = if in_transaction { in_one_piece(operation) } else { operation };
             let mut counts = false;
             let is_answered = executor.execute(progress, &operation, |outcome| {
                 counts = counts_as_one(&outcome);

@@ -145,11 +145,13 @@ impl Dispatcher {
         let version = session.version;
         if is_unchanged {
             words::array_head(connection.output.buffer(), transaction.commands.len());
-            // While the commands are executed the connection has its transaction, so that values are not streamed.
+            // While the commands are executed the connection has its transaction: it is alone already.
             session.transaction = Some(Box::default());
+            connection.progress.in_one_piece = true;
             for queued in &transaction.commands {
                 self.execute_queued(connection, transaction.args(queued));
             }
+            connection.progress.in_one_piece = false;
         } else {
             words::null_array(connection.output.buffer(), version);
         }

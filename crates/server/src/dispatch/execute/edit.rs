@@ -83,7 +83,6 @@ impl Executor {
         key: &ItemKey<'_>,
         change: &Change<'_>,
         upload: Option<Upload>,
-        in_one_piece: bool,
         compose: impl FnOnce(Outcome<'_>) -> Tail,
     ) {
         let given = match change {
@@ -136,7 +135,7 @@ impl Executor {
                         compose(Outcome::Edited(EditOutcome::Old(None)));
                         return;
                     };
-                    return show_copy(progress, old, charge, in_one_piece, |value| {
+                    return show_copy(progress, old, charge, |value| {
                         compose(Outcome::Edited(EditOutcome::Old(Some(value))))
                     });
                 }

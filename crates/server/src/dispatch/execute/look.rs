@@ -21,7 +21,7 @@ impl Executor {
         look: &Look<'_>,
         compose: impl FnOnce(Outcome<'_>) -> Tail,
     ) {
-        let Look { key, part, leaves_no_trace, in_one_piece } = *look;
+        let Look { key, part, leaves_no_trace } = *look;
         let is_use = !matches!(part, Part::Description | Part::Presence);
         let hit = match leaves_no_trace || !is_use {
             true => self.worker.peek(key.hash, key.key),
@@ -53,14 +53,14 @@ impl Executor {
         };
         let length = hit.value_bytes() as usize - key.head.len();
         let looked = match part {
-            Part::Value => return self.show_value(progress, &hit, &key, in_one_piece, compose),
+            Part::Value => return self.show_value(progress, &hit, &key, compose),
             Part::Range(start, end) => {
                 let part = if is_backwards(start, end) { None } else { bounds(start, end, length) };
                 let Some((from, bytes)) = part else {
                     compose(Outcome::Looked(Looked::Value(ItemValue::Whole(&[]))));
                     return;
                 };
-                return self.show_part(progress, &hit, (key.head.len() + from, bytes), in_one_piece, compose);
+                return self.show_part(progress, &hit, (key.head.len() + from, bytes), compose);
             }
             Part::Length => Looked::Number(length as i64),
             Part::Bit(offset) => Looked::Number(self.bit(&hit, &key, offset).into()),
@@ -117,12 +117,11 @@ impl Executor {
         progress: &mut Progress,
         hit: &Hit<'_>,
         key: &ItemKey<'_>,
-        in_one_piece: bool,
         compose: impl FnOnce(Outcome<'_>) -> Tail,
     ) {
         if let Value::Chunked { total, .. } = hit.value()
             && key.head.is_empty()
-            && !in_one_piece
+            && !progress.in_one_piece
         {
             match self.worker.begin_large_read(hit) {
                 None => _ = compose(Outcome::Looked(Looked::NoMemory)),
@@ -136,7 +135,7 @@ impl Executor {
             return;
         }
         let part = (key.head.len(), hit.value_bytes() as usize - key.head.len());
-        self.show_part(progress, hit, part, in_one_piece, compose);
+        self.show_part(progress, hit, part, compose);
     }
 
     /// Shows `bytes` of the value from `from` on.
@@ -145,7 +144,6 @@ impl Executor {
         progress: &mut Progress,
         hit: &Hit<'_>,
         (from, bytes): (usize, usize),
-        in_one_piece: bool,
         compose: impl FnOnce(Outcome<'_>) -> Tail,
     ) {
         if let Value::Whole(value) = hit.value() {
@@ -159,9 +157,7 @@ impl Executor {
         };
         let mut part = Vec::with_capacity(bytes);
         self.worker.copy_part(hit, from, bytes, &mut part);
-        show_copy(progress, part, charge, in_one_piece, |value| {
-            compose(Outcome::Looked(Looked::Value(value)))
-        });
+        show_copy(progress, part, charge, |value| compose(Outcome::Looked(Looked::Value(value))));
     }
 
     /// Takes room for a copy of so many bytes. `None` = there is none.
@@ -222,10 +218,9 @@ pub(super) fn show_copy(
     progress: &mut Progress,
     value: Vec<u8>,
     charge: Charge,
-    in_one_piece: bool,
     compose: impl FnOnce(ItemValue<'_>) -> Tail,
 ) {
-    if in_one_piece || value.len() <= OUTPUT_SOFT_BYTES {
+    if progress.in_one_piece || value.len() <= OUTPUT_SOFT_BYTES {
         compose(ItemValue::Whole(&value));
         return;
     }

@@ -181,7 +181,7 @@ impl Executor {
                 return true;
             }
             Operation::Edit(key, change) => {
-                self.edit(progress, key, change, None, false, compose);
+                self.edit(progress, key, change, None, compose);
                 return true;
             }
             Operation::Copy(copy) => Outcome::Copied(self.copy(copy)),

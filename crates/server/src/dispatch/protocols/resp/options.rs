@@ -216,7 +216,7 @@ pub(in crate::dispatch) fn item_operation<'a>(
     let [key, other] = keys;
     let word = |at: usize| words.get(at).copied().unwrap_or_default();
     let behind = |count: usize| words.get(count..).unwrap_or_default();
-    let look = |part| Operation::Look(Look { key, part, leaves_no_trace: false, in_one_piece: false });
+    let look = |part| Operation::Look(Look { key, part, leaves_no_trace: false });
     let edit = |change| Operation::Edit(key, change);
     let never = NewExpiry::At(Expiry::NEVER);
     Ok(match command.id {
@@ -381,7 +381,7 @@ pub(in crate::dispatch) fn each_operation<'a>(
     value: &'a [u8],
     moment: Moment,
 ) -> Operation<'a> {
-    let look = |part| Operation::Look(Look { key, part, leaves_no_trace: false, in_one_piece: false });
+    let look = |part| Operation::Look(Look { key, part, leaves_no_trace: false });
     match id {
         Id::Mset | Id::Msetnx => {
             replace(key, value, Condition::Always, NewExpiry::At(Expiry::NEVER), false, moment)
