@@ -200,6 +200,20 @@ class Attempts(UsersCase):
         connection, said = self.text(server, "ada", "lovelace")
         self.assertEqual((said, connection.stats()[b"curr_connections"]), (b"STORED", b"1"))
 
+    def test_one_that_failed_in_a_transaction_delays_the_next_one(self):
+        server = self.server("-Y", self.path)
+        resp = self.connection(server)
+        self.assertEqual(ask(resp, b"AUTH", b"ada", b"lovelace"), b"OK")
+        guess = command(b"AUTH", b"ada", b"guess")
+        began = time.monotonic()
+        resp.send(command(b"MULTI") + guess + guess + command(b"EXEC") + guess + command(b"PING"))
+        self.assertEqual([receive(resp) for _ in range(3)], [b"OK", b"QUEUED", b"QUEUED"])
+        wrong = receive(resp)
+        self.assertTrue(len(wrong) == 2 and all(one.startswith(b"-WRONGPASS") for one in wrong), wrong)
+        self.assertTrue(receive(resp).startswith(b"-WRONGPASS"))
+        self.assertGreater(time.monotonic() - began, DELAY_SECONDS_MIN)
+        self.assertEqual(receive(resp), b"PONG")
+
     def test_who_failed_can_still_come_in(self):
         server = self.server("-Y", self.path)
         connection, status = self.binary(server, "ada", "byron")

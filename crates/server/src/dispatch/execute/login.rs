@@ -33,6 +33,16 @@ pub(super) struct Delays {
     waiting: Vec<(ConnectionId, u64)>,
 }
 
+impl Delays {
+    /// The delay of a connection begins. Returns the tick at which the connection is woken, whether it waits by then or
+    /// not.
+    fn begin(&mut self, id: ConnectionId) -> u64 {
+        let due = self.now + DELAY_TICKS;
+        self.waiting.push((id, due));
+        due
+    }
+}
+
 impl Executor {
     /// Decides whether a user may log in. `None` = the client sent no name and password that can be read.
     pub(in crate::dispatch) fn log_in(
@@ -46,11 +56,7 @@ impl Executor {
             counters.auth_cmds.add(1);
             return Admission::Admitted(rights);
         }
-        let due = *progress.login_due.get_or_insert_with(|| {
-            let due = self.delays.now + DELAY_TICKS;
-            self.delays.waiting.push((progress.id, due));
-            due
-        });
+        let due = *progress.login_due.get_or_insert_with(|| self.delays.begin(progress.id));
         if self.delays.now < due {
             progress.waits = true;
             return Admission::Later;
@@ -77,7 +83,9 @@ impl Executor {
                 Admission::Admitted(rights)
             }
             None => {
-                progress.login_due = Some(self.delays.now + DELAY_TICKS);
+                if is_due {
+                    progress.login_due = Some(self.delays.begin(progress.id));
+                }
                 counters.auth_errors.add(1);
                 Admission::Refused
             }
