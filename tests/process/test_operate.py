@@ -185,6 +185,17 @@ class Reload(OperateCase):
         self.reload(server, "conn-limit = 4\nidle-timeout = 1\n", "idle-timeout is 1 now")
         self.assertTrue(held[0].is_closed(10))
 
+    def test_those_that_wait_for_a_place_are_told_once_nobody_waits_any_more(self):
+        server = self.follower("conn-limit = 3\nmaxconns-fast = false\n")
+        held = [self.connection(server) for _ in range(3)]
+        for connection in held:
+            connection.ask(b"version")
+        waiting = [self.connection(server) for _ in range(3)]
+        self.reload(server, "conn-limit = 3\nmaxconns-fast = true\n", "maxconns-fast is true now")
+        for connection in waiting:
+            self.assertIn(b"Too many open connections", connection.line())
+        self.assertEqual(held[0].stats()[b"accepting_conns"], b"1")
+
     def test_the_limit_for_each_address_follows_the_file(self):
         server = self.follower("conn-limit = 100\n", "-t", "2")
         held, other = [self.connection(server) for _ in range(2)], self.connection(server)
@@ -322,6 +333,15 @@ class ConfigSet(OperateCase):
             reply = ask(connection, b"CONFIG", b"SET", b"objective", b"bytes", name, value)
             self.assertTrue(reply.startswith(b"-ERR") and says in reply, reply)
         self.assertEqual(ask(connection, b"CONFIG", b"GET", b"objective"), [b"objective", b"time"])
+
+    def test_where_one_value_is_wrong_none_changes(self):
+        connection = self.connection(self.server("-m", "64"))
+        before = ask(connection, b"CONFIG", b"GET", b"*")
+        for wrong in ((b"maxmemory", b"garbage"), (b"maxmemory", b"1kb"), (b"port", b"1"), (b"slowlog-max-len", b"x")):
+            reply = ask(connection, b"CONFIG", b"SET", b"maxclients", b"500", b"loglevel", b"verbose",
+                        b"slowlog-log-slower-than", b"7", b"objective", b"bytes", *wrong)
+            self.assertTrue(reply.startswith(b"-ERR") and wrong[0] in reply, reply)
+            self.assertEqual(ask(connection, b"CONFIG", b"GET", b"*"), before)
 
     def test_the_write_budget_of_flash(self):
         server = self.server("--flash", "sim:ftl:64m")

@@ -45,6 +45,8 @@ pub struct Drivers {
 pub struct ServerState {
     settings: Settings,
     in_effect: RwLock<Arc<Settings>>,
+    /// Held while settings change.
+    settings_change: Mutex<()>,
     host: Option<Arc<dyn Host>>,
     pages: String,
     drivers: Option<Drivers>,
@@ -90,6 +92,7 @@ impl ServerState {
             latencies: Mutex::default(),
             started: Instant::now(),
             in_effect: RwLock::new(Arc::new(settings.clone())),
+            settings_change: Mutex::default(),
             host,
             settings,
         }
@@ -121,10 +124,14 @@ impl ServerState {
         self.in_effect.read().expect("no panic under this lock").clone()
     }
 
-    /// Changes the settings that are in effect. `change` must not ask for them in another way.
+    /// Changes the settings that are in effect, one change after another. `change` may take long, as where names of
+    /// hosts are looked up: until it ends, whoever asks has the settings from before.
     pub(super) fn change<T>(&self, change: impl FnOnce(&mut Settings) -> T) -> T {
-        let mut in_effect = self.in_effect.write().expect("no panic under this lock");
-        change(Arc::make_mut(&mut in_effect))
+        let _one_at_a_time = self.settings_change.lock().expect("no panic under this lock");
+        let mut settings = Settings::clone(&self.in_effect());
+        let changed = change(&mut settings);
+        *self.in_effect.write().expect("no panic under this lock") = Arc::new(settings);
+        changed
     }
 
     /// The program around the server, where there is one.

@@ -141,11 +141,17 @@ impl Acceptor {
         after_tick: bool,
     ) -> Option<(usize, Accepted)> {
         let (pause, since) = self.pause?;
-        if shared.is_full() || (pause == Pause::Resources && !after_tick) {
+        // Where clients are told that there is no room for them, none waits.
+        let waits_for_room = shared.is_full() && !shared.connections_max_fast();
+        if waits_for_room || (pause == Pause::Resources && !after_tick) {
             return None;
         }
-        if let Some(accepted) = self.parked.pop_front() {
-            return self.admit(accepted, shared, own);
+        while let Some(accepted) = self.parked.pop_front() {
+            let admitted = self.admit(accepted, shared, own);
+            // One that was parked again waits for room.
+            if admitted.is_some() || !shared.connections_max_fast() {
+                return admitted;
+            }
         }
         self.pause = None;
         shared.accept_paused.store(false, Ordering::SeqCst);

@@ -254,13 +254,11 @@ impl Limits {
     /// The most stream connections at one time, whether one beyond is told so and closed, and the seconds without a
     /// request after which one is closed (0 = never). Connections beyond a lowered limit stay.
     pub fn set(&self, connections_max: usize, fast: bool, idle_timeout_s: u32) {
-        let before = self.0.connections_max.swap(connections_max, Ordering::SeqCst);
+        self.0.connections_max.store(connections_max, Ordering::SeqCst);
         self.0.connections_max_fast.store(fast, Ordering::Relaxed);
         self.0.idle_timeout_s.store(idle_timeout_s, Ordering::Relaxed);
-        if connections_max > before {
-            // The accepting worker may be waiting for a connection to close.
-            self.0.wake(0);
-        }
+        // The accepting worker may be waiting for a connection to close.
+        self.0.wake(0);
     }
 }
 

@@ -30,6 +30,16 @@ enum Setting {
     Changes(fn(&Server<'_>, &str) -> Result<(), String>),
 }
 
+impl Parameter {
+    fn change_to(&self, server: &Server<'_>, value: &str) -> Result<(), String> {
+        match self.set {
+            Setting::Changes(set) => set(server, value),
+            Setting::Fixed if (self.get)(server) == value => Ok(()),
+            Setting::Fixed => Err("can't set immutable config".to_owned()),
+        }
+    }
+}
+
 const fn fixed(name: &'static str, get: fn(&Server<'_>) -> String) -> Parameter {
     Parameter { name, get, set: Setting::Fixed }
 }
@@ -224,7 +234,7 @@ pub(in crate::dispatch) fn get<'a>(
     found
 }
 
-/// Changes settings, all or none as far as their names are concerned.
+/// Changes settings. Where one cannot have its value, those before it get back what they had.
 ///
 /// # Errors
 /// The error to answer.
@@ -253,19 +263,18 @@ pub(in crate::dispatch) fn set<'a>(
         }
         changes.push((parameter, String::from_utf8_lossy(value).into_owned()));
     }
-    let failed = |name: &str, why: String| {
-        format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}")
+    let in_effect = server.state.in_effect();
+    let of_file_before: Vec<_> =
+        of_file.iter().map(|(setting, _)| (*setting, (setting.text)(&in_effect))).collect();
+    let before: Vec<_> = changes.iter().map(|(parameter, _)| (*parameter, (parameter.get)(server))).collect();
+    let set_all = |of_file: &[_], changes: &[(&Parameter, String)]| {
+        set_of_table(server, of_file)?;
+        changes.iter().try_for_each(|(parameter, value)| {
+            parameter.change_to(server, value).map_err(|why| (parameter.name, why))
+        })
     };
-    set_of_table(server, &of_file).map_err(|(name, why)| failed(name, why))?;
-    for (parameter, value) in changes {
-        let refused = match parameter.set {
-            Setting::Changes(set) => set(server, &value).err(),
-            Setting::Fixed if (parameter.get)(server) == value => None,
-            Setting::Fixed => Some("can't set immutable config".to_owned()),
-        };
-        if let Some(why) = refused {
-            return Err(failed(parameter.name, why));
-        }
-    }
-    Ok(())
+    set_all(&of_file, &changes).map_err(|(name, why)| {
+        let _ = set_all(&of_file_before, &before);
+        format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}")
+    })
 }
