@@ -128,6 +128,35 @@ class Traffic(TlsCase):
         # Without the server's farewell, this would be an error.
         self.assertEqual(other.socket.recv(100), b"")
 
+    def test_all_at_once(self):
+        """The end of the handshake, requests, and the client's farewell arrive together."""
+        server = self.tls_server()
+        reader = self.client(server)
+        errors = reader.stats()[b"ssl_handshake_errors"]
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        context = self.certificates.client(version=TLS13)
+        client = context.wrap_bio(incoming, outgoing, server_hostname="localhost")
+        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as plain:
+            while True:
+                try:
+                    client.do_handshake()
+                    break
+                except ssl.SSLWantReadError:
+                    plain.sendall(outgoing.read())
+                    incoming.write(plain.recv(65_536))
+            client.write(b"set k 0 0 1\r\nx\r\n")
+            try:
+                client.unwrap()
+            except ssl.SSLWantReadError:
+                pass
+            plain.sendall(outgoing.read())
+            answer = b""
+            while part := plain.recv(65_536):
+                answer += part
+        self.assertGreater(len(answer), 0)
+        self.assertEqual(reader.get(b"k"), b"x")
+        self.assertEqual(reader.stats()[b"ssl_handshake_errors"], errors)
+
     def test_the_binary_protocol_and_a_login(self):
         users = os.path.join(self.folder(), "users")
         with open(users, "w", encoding="ascii") as file:

@@ -23,6 +23,8 @@ pub(super) struct Accepted {
     pub(super) is_kernel_tls: bool,
     /// Requests that came together with the handshake.
     pub(super) plain: LeftOver,
+    /// The client has said that it sends no more.
+    pub(super) has_ended: bool,
 }
 
 impl Accepted {
@@ -37,6 +39,7 @@ impl Accepted {
             session: None,
             is_kernel_tls: false,
             plain,
+            has_ended: false,
         }
     }
 }

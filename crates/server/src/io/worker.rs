@@ -372,7 +372,7 @@ impl<S: Service, D: Driver> Worker<S, D> {
 
     /// A connection of this worker begins.
     fn open(&mut self, accepted: Accepted) {
-        let Accepted { socket, transport, place, session, is_kernel_tls, plain, .. } = accepted;
+        let Accepted { socket, transport, place, session, is_kernel_tls, plain, has_ended, .. } = accepted;
         let info = Arc::new(ConnectionInfo::new(socket, transport, is_kernel_tls, self.now_s));
         let slot = self.free.pop().unwrap_or_else(|| {
             self.links.push(None);
@@ -392,6 +392,9 @@ impl<S: Service, D: Driver> Worker<S, D> {
             self.queue.push(slot);
         }
         self.links[slot] = Some(link);
+        if has_ended {
+            self.ended(slot, false);
+        }
     }
 
     /// The accepting worker has a new connection.

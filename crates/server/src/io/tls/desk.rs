@@ -296,6 +296,10 @@ impl Handshake {
         match stage {
             Stage::Handshake => Verdict::Waits,
             Stage::Open => Verdict::Done,
+            Stage::Ended if !connection.is_handshaking() => {
+                self.accepted.has_ended = true;
+                Verdict::Done
+            }
             Stage::Ended | Stage::Failed | Stage::OutOfMemory => Verdict::Failed,
         }
     }
