@@ -132,7 +132,7 @@ pub(crate) static FLAGS: &[Flag] = &[
     },
     Flag {
         short: Some('s'), long: "unix-socket", takes: Takes::Value("FILE"), topic: Topic::Network,
-        help: "path of a UNIX socket to listen on instead of TCP and UDP",
+        help: "path of a UNIX socket to listen on instead of the ports of -p and -U",
         example: "/tmp/larder.sock",
         set: |s, v| { s.unix_socket = Some(path(v)?); Ok(()) }, ..ROW
     },

@@ -136,6 +136,12 @@ class Udp(Case):
         answer = self.ask(b"get long\r\n")
         self.assertEqual(answer, b"VALUE long 0 %d\r\n" % len(value) + value + b"\r\nEND\r\n")
 
+    def test_a_list_of_items_is_refused(self):
+        self.assertEqual(self.ask(b"set a 5 0 5\r\nhello\r\n"), b"STORED\r\n")
+        refused = b"CLIENT_ERROR a list of items is sent over TCP only\r\n"
+        for request in (b"lru_crawler metadump all\r\n", b"lru_crawler mgdump all\r\n", b"stats cachedump 1 0\r\n"):
+            self.assertEqual(self.ask(request), refused)
+
     def tcp_port(self):
         """The TCP port, as `stats settings` tells over UDP."""
         for line in self.ask(b"stats settings\r\n").split(b"\r\n"):

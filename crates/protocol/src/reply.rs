@@ -92,6 +92,7 @@ replies! {
     METADUMP_NOT_ALLOWED = "ERROR metadump not allowed";
     MGDUMP_NOT_ALLOWED = "ERROR key dump not allowed";
     DUMP_LOCKED = "ERROR locked try again later";
+    NOT_OVER_UDP = "CLIENT_ERROR a list of items is sent over TCP only";
     LRU_BAD_PERCENTS = "ERROR hot and warm pcts must not exceed 80";
     LRU_BAD_FACTORS = "ERROR hot/warm age factors must be greater than 0";
     WATCHER_TOO_MANY = "WATCHER_TOO_MANY log watcher limit reached";

@@ -67,7 +67,8 @@ pub(crate) fn doubts(settings: &Settings, addresses: &Addresses, machine: Machin
             size(there_bytes)
         ));
     }
-    let listens_everywhere = addresses.tcp.iter().chain(&addresses.udp).any(|at| at.ip().is_unspecified());
+    let Addresses { tcp, udp, resp, .. } = addresses;
+    let listens_everywhere = tcp.iter().chain(udp).chain(resp).any(|at| at.ip().is_unspecified());
     if listens_everywhere && settings.auth_file.is_none() {
         doubts.push(
             "every machine that reaches this one may read and change all items: name addresses with -l, or ask for \
@@ -79,11 +80,11 @@ pub(crate) fn doubts(settings: &Settings, addresses: &Addresses, machine: Machin
     if machine.is_root && settings.user.is_none() {
         doubts.push("running as root: name another user with -u".to_owned());
     }
-    if addresses.tcp.is_empty() && addresses.udp.is_empty() && addresses.unix.is_none() {
+    if tcp.is_empty() && udp.is_empty() && resp.is_empty() && addresses.unix.is_none() {
         doubts
             .push("nothing listens: give a TCP port (-p), a UDP port (-U) or a UNIX socket (-s)".to_owned());
     }
-    if !addresses.udp.is_empty() && settings.addresses.is_empty() && settings.udp_port != Port::Off {
+    if !udp.is_empty() && settings.addresses.is_empty() && settings.udp_port != Port::Off {
         doubts.push("UDP is for this machine only, because no address is named with -l".to_owned());
     }
     doubts
@@ -122,6 +123,13 @@ mod tests {
             ..Settings::default()
         };
         assert_eq!(said(&closed, &["0.0.0.0:11211"], &[], Machine { is_root: true, ..USUAL }), [""; 0]);
+    }
+
+    #[test]
+    fn a_port_of_resp_is_a_door_as_well() {
+        let addresses = Addresses { resp: at(&["0.0.0.0:6379"]), ..Addresses::default() };
+        let said = doubts(&Settings::default(), &addresses, USUAL);
+        assert!(said.len() == 1 && said[0].contains("may read and change all items"), "{said:?}");
     }
 
     #[test]

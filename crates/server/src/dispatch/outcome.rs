@@ -158,6 +158,8 @@ pub(super) enum Refusal {
     TooManyPrefixes,
     /// Other replies wait to be sent, and this one has to be alone.
     NotFirst,
+    /// The reply may be long, and the request came as a datagram, which is answered in one turn.
+    NotByDatagram,
     /// The request names something that does not exist.
     Malformed,
     /// No namespace has the name.

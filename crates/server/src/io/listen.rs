@@ -292,6 +292,12 @@ const PREDECESSOR_WAIT_MAX: Duration = Duration::from_secs(1);
 /// How often the port is tried in that time.
 const PREDECESSOR_LOOK_EVERY: Duration = Duration::from_millis(20);
 
+/// Whether a machine without IPv6 is no error: where no address is named, or only `*`.
+fn may_lack_ipv6(addresses: &[ListenAddress]) -> bool {
+    let is_everywhere = |address: &ListenAddress| matches!(split_port(address.at.trim()), Some(("*", _)));
+    addresses.iter().all(is_everywhere)
+}
+
 /// Binds every address. A random port is the same on all of them.
 fn bind_all(
     addresses: &[ListenAddress],
@@ -305,7 +311,7 @@ fn bind_all(
     let mut tries_left = RANDOM_PORT_TRIES;
     let started = Instant::now();
     loop {
-        match bind_once(addresses.is_empty(), &wanted, flag, &bind) {
+        match bind_once(may_lack_ipv6(addresses), &wanted, flag, &bind) {
             Err((ErrorKind::AddrInUse, _)) if port == 0 && wanted.len() > 1 && tries_left > 0 => {
                 tries_left -= 1
             }
@@ -318,7 +324,7 @@ fn bind_all(
 }
 
 fn bind_once(
-    everywhere: bool,
+    may_lack_ipv6: bool,
     wanted: &[(SocketAddr, ListenerTls)],
     flag: &str,
     bind: &impl Fn(SocketAddr) -> io::Result<Socket>,
@@ -341,7 +347,7 @@ fn bind_once(
             }
             // Without IPv6 in the kernel, IPv4 is served all the same.
             Err(error)
-                if everywhere
+                if may_lack_ipv6
                     && at.is_ipv6()
                     && !bound.is_empty()
                     && error.kind() != ErrorKind::AddrInUse => {}
@@ -357,7 +363,10 @@ fn refused(at: &str, error: &io::Error, flag: &str) -> ListenError {
             format!("address already in use; stop the other server or choose another port with {flag}")
         }
         ErrorKind::PermissionDenied => {
-            format!("permission denied; choose a port from 1024 up with {flag}, or start as root and give -u")
+            format!(
+                "permission denied; choose a port from 1024 up with {flag}, or give the server the capability \
+                 CAP_NET_BIND_SERVICE"
+            )
         }
         ErrorKind::AddrNotAvailable => {
             "this machine has no such address; give one of its own with -l (0.0.0.0 means all)".to_owned()
@@ -482,6 +491,23 @@ mod tests {
         assert_eq!(split_port("::"), Some(("::", None)));
         assert_eq!(split_port("host:port"), None);
         assert_eq!(split_port("[::1]x"), None);
+    }
+
+    #[test]
+    fn a_machine_without_ipv6_serves_all_of_its_addresses() {
+        let bind = |at: SocketAddr| match at.is_ipv6() {
+            true => Err(io::Error::from(ErrorKind::AddrNotAvailable)),
+            false => Socket::new(Domain::IPV4, Type::STREAM, None),
+        };
+        let bound = |addresses: &[&str]| {
+            let addresses: Vec<ListenAddress> = addresses.iter().map(|at| (*at).into()).collect();
+            bind_all(&addresses, 0, "-p", true, EVERYWHERE, bind).map(|bound| bound.len())
+        };
+        assert_eq!(bound(&[]).ok(), Some(1));
+        assert_eq!(bound(&["*"]).ok(), Some(1));
+        assert_eq!(bound(&["*:11311"]).ok(), Some(1));
+        assert!(bound(&["0.0.0.0", "::"]).is_err(), "it was asked for by name");
+        assert!(bound(&["*", "::1"]).is_err());
     }
 
     #[test]

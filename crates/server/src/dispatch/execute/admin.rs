@@ -64,6 +64,9 @@ impl Executor {
                 self.look_for_observers();
             }
             Operation::List { .. } if !settings.dump_enabled => return Outcome::Refused(Refusal::Disabled),
+            Operation::List { .. } if progress.is_datagram => {
+                return Outcome::Refused(Refusal::NotByDatagram);
+            }
             Operation::List { is_behind_others: true, .. } => return Outcome::Refused(Refusal::NotFirst),
             Operation::List { form: ListingForm::Sizes { items_left: 0, .. }, .. } => {
                 return Outcome::EmptyList;

@@ -185,6 +185,7 @@ fn compose_admin(form: &Words, output: &mut Output, outcome: Outcome<'_>) {
             Refusal::BadPrefix => reply::BAD_PREFIX,
             Refusal::TooManyPrefixes => reply::TOO_MANY_PREFIXES,
             Refusal::NotFirst => form.not_first,
+            Refusal::NotByDatagram => reply::NOT_OVER_UDP,
             Refusal::Malformed => reply::BAD_SHUTDOWN,
             Refusal::NoSuchNamespace => reply::NO_SUCH_NAMESPACE,
             Refusal::TooManyWatchers => reply::WATCHER_TOO_MANY,
