@@ -476,11 +476,12 @@ impl ItemStore {
         }
     }
 
-    /// Forgets the prefixes whose floors are at `floor` or below.
-    pub(crate) fn forget_prefixes(&self, floor: u64) {
+    /// Forgets the rows of the table of prefixes that `swept` has as well: their items are removed. A row that was added
+    /// since stays. It may have the same floor, where no column was taken in between.
+    pub(crate) fn forget_prefixes(&self, swept: &PrefixFloors) {
         let _changing = self.change_floors();
         let mut changed = PrefixFloors::clone(&self.prefixes.load());
-        if changed.forget(floor) {
+        if changed.forget_rows_of(swept) {
             self.note_prefixes_for_later(changed.highest());
             self.prefixes.store(Arc::new(changed));
             self.lower_highest_floor();

@@ -93,8 +93,20 @@ impl PrefixFloors {
 
     /// Removes the rows whose floors are at `floor` or below. Returns whether there were any.
     pub fn forget(&mut self, floor: u64) -> bool {
+        self.forget_where(|row| row.floor <= floor)
+    }
+
+    /// Removes the rows that `others` has as well, with the same floors. Returns whether there were any.
+    pub fn forget_rows_of(&mut self, others: &PrefixFloors) -> bool {
+        self.forget_where(|row| {
+            let found = others.rows.binary_search_by(|other| other.prefix.cmp(&row.prefix));
+            found.is_ok_and(|at| others.rows[at].floor == row.floor)
+        })
+    }
+
+    fn forget_where(&mut self, goes: impl Fn(&Row) -> bool) -> bool {
         let before = self.rows.len();
-        self.rows.retain(|row| row.floor > floor);
+        self.rows.retain(|row| !goes(row));
         self.link();
         self.rows.len() < before
     }
@@ -217,8 +229,14 @@ mod tests {
         assert_eq!(table.iter().collect::<Vec<_>>(), [(&b"a:"[..], 4), (&b"b"[..], 3)]);
         table.raise(b"a:2", 5).unwrap();
         assert_eq!((table.floor_of(b"a:2x"), table.floor_of(b"a:1"), table.floor_of(b"a")), (5, 4, 0));
+        let before = table.clone();
         assert!(table.forget(4) && !table.forget(4));
         assert_eq!((table.floor_of(b"a:2"), table.floor_of(b"a:1"), table.len()), (5, 0, 1));
+        let mut table = before.clone();
+        table.raise(b"b", 6).unwrap();
+        table.raise(b"c", 4).unwrap();
+        assert!(table.forget_rows_of(&before) && !table.forget_rows_of(&before));
+        assert_eq!(table.iter().collect::<Vec<_>>(), [(&b"b"[..], 6), (&b"c"[..], 4)]);
     }
 
     #[test]

@@ -12,15 +12,16 @@
 //! 3. It waits until every reader has passed a quiescent point: one that found an entry before it was removed may be
 //!    about to ask whether its item was flushed.
 //!
-//! Then no look can meet an item from before the floor, and the rows up to it go. Rows that were added meanwhile have
-//! higher floors and are for the next walk.
+//! Then no look can meet an item that a row of the walk's beginning concerns, and those rows go. Rows that were added
+//! meanwhile are for the next walk, be their floors higher or, where no column was taken in between, the same.
 
 use super::pass::Pass;
 use crate::demoter::Levels;
 use crate::item_store::{ItemStore, Life};
 use crate::selector::Selector;
-use larder_item::Location;
+use larder_item::{Location, PrefixFloors};
 use larder_memory::{ColumnId, ColumnState};
+use std::sync::Arc;
 
 /// Buckets between two looks at the time, and at whether another thread wants the keeper.
 const BUCKETS_AT_ONCE: u64 = 128;
@@ -31,7 +32,9 @@ const PREFETCHED: u64 = 8;
 #[derive(Default)]
 pub(super) struct PrefixSweep {
     stage: Stage,
-    /// The highest floor when the walk began.
+    /// The table when the walk began.
+    table: Arc<PrefixFloors>,
+    /// Its highest floor.
     floor: u64,
     seen: Vec<Location>,
 }
@@ -53,14 +56,15 @@ impl PrefixSweep {
     /// Does a bounded part of the work. Returns whether there is more to do now.
     pub(super) fn go_on(&mut self, levels: Levels<'_>, selector: &mut Selector, pass: &mut Pass) -> bool {
         let store = levels.store;
-        let highest = store.prefixes().highest();
-        if highest == 0 {
+        let prefixes = store.prefixes();
+        if prefixes.is_empty() {
             self.stage = Stage::Idle;
             return false;
         }
         match self.stage {
             Stage::Idle => {
-                (self.stage, self.floor) = (Stage::OpenColumns, highest);
+                (self.stage, self.floor) = (Stage::OpenColumns, prefixes.highest());
+                self.table = prefixes;
                 true
             }
             Stage::OpenColumns => {
@@ -82,7 +86,7 @@ impl PrefixSweep {
                 if !store.memory.has_passed(stamp) {
                     return false;
                 }
-                store.forget_prefixes(self.floor);
+                store.forget_prefixes(&self.table);
                 self.stage = Stage::Idle;
                 true
             }

@@ -44,11 +44,19 @@ fn listed(worker: &mut Worker) -> Vec<Vec<u8>> {
 
 /// Lets the keeper work until it has forgotten every prefix.
 fn settle(worker: &mut Worker) {
+    settle_all(&mut [worker]);
+}
+
+/// As [`settle`], with these workers.
+fn settle_all(workers: &mut [&mut Worker]) {
     let until = Instant::now() + Duration::from_secs(60);
-    while worker.cache().deleted_prefixes().0 > 0 {
-        worker.tick();
-        worker.quiesce();
-        worker.cache().tend();
+    let cache = workers[0].cache().clone();
+    while cache.deleted_prefixes().0 > 0 {
+        for worker in workers.iter_mut() {
+            worker.tick();
+            worker.quiesce();
+        }
+        cache.tend();
         assert!(Instant::now() < until, "a prefix is never forgotten");
     }
 }
@@ -87,6 +95,30 @@ fn a_deleted_prefix_is_gone_at_once_and_its_bytes_come_back_later() {
     let after = cache.memory_use().items_bytes;
     assert!(after < before * 51 / 100, "{after} of {before} bytes are left");
     assert_eq!(cache.live_in_columns(), after);
+}
+
+#[test]
+fn a_prefix_that_is_deleted_while_another_one_is_swept_stays_deleted() {
+    let cache = cache(64, true, 2);
+    let (mut worker, mut reader) = (cache.worker(), cache.worker());
+    for number in 0..1000 {
+        for name in ["a:", "b:"] {
+            set(&mut worker, format!("{name}{number:05}").as_bytes(), b"v");
+        }
+    }
+    cache.flush_prefix(b"a:").unwrap();
+    // The walk over the index ends, and waits for the reader. No column is taken before the second delete.
+    for _ in 0..10 {
+        worker.tick();
+        worker.quiesce();
+        cache.tend();
+    }
+    assert_eq!((cache.items(), cache.deleted_prefixes().0), (1000, 1));
+    cache.flush_prefix(b"b:").unwrap();
+    reader.quiesce();
+    settle_all(&mut [&mut worker, &mut reader]);
+    assert!(get(&worker, b"b:00007").is_none(), "what was deleted is back");
+    assert_eq!((cache.items(), listed(&mut worker).len()), (0, 0));
 }
 
 #[test]
