@@ -330,18 +330,20 @@ impl Worker {
                 self.note_fetch(&hit);
             }
             let at = hit.at;
-            if let Some(touched) = self.touch_at(hash, key, at, expiry) {
+            if let Some(touched) = self.touch_at(hash, key, at, None, expiry) {
                 return touched;
             }
         }
     }
 
-    /// Sets the expiry of the item of `key` that is at `at`. `None`: another thread changed the item.
+    /// Sets the expiry of the item of `key` that is at `at`, and that has the expiry `seen` if one was looked at. `None`:
+    /// another thread changed the item.
     pub(super) fn touch_at(
         &mut self,
         hash: KeyHash,
         key: &[u8],
         at: Location,
+        seen: Option<Expiry>,
         expiry: Expiry,
     ) -> Option<Touched> {
         let store = &self.cache.store;
@@ -355,6 +357,9 @@ impl Worker {
             match bucket.find(key, &keys) {
                 Some(found) if found.entry.location == at => {
                     let item = guard.item(at);
+                    if seen.is_some_and(|seen| item.expiry() != seen) {
+                        return None;
+                    }
                     if item.expiry() == expiry {
                         return Some(Touched::Done);
                     }
@@ -367,7 +372,10 @@ impl Worker {
             }
         }
         // The record has no words for such an expiry: it is written anew with them.
-        let expected = self.expect_unchanged(at);
+        let mut expected = self.expect_unchanged(at);
+        if let (Expected::Unchanged { expiry, .. }, Some(seen)) = (&mut expected, seen) {
+            *expiry = seen;
+        }
         let (value, old) = self.old_record(at);
         let of = RecordFields { expiry, ..old };
         let outcome = self.put(key, hash, [value.piece(), Piece::NOTHING], &of, expected, None);

@@ -115,8 +115,11 @@ impl Worker {
         let edited = loop {
             buffer.clear();
             let hit = self.peek(hash, key);
+            let at = hit.as_ref().map(|hit| hit.at);
+            // Before the decision: an expiry that another thread changes meanwhile may be one that it depends on.
+            let seen_expiry = hit.as_ref().map(Hit::expiry);
+            let expected = at.map_or(Expected::Absent, |at| self.expect_unchanged(at));
             let edit = decide(self, hit.as_ref(), &mut buffer);
-            let at = hit.map(|hit| hit.at);
             let (made, value) = match (edit, at) {
                 (Edit::Keep, _) | (Edit::Expire(_), None) => break Edited::Done { value_bytes: 0 },
                 (Edit::Remove, Some(at)) if self.remove_at(hash, at) => {
@@ -124,13 +127,12 @@ impl Worker {
                 }
                 (Edit::Remove, None) if self.make_absent(hash, key) => break Edited::Done { value_bytes: 0 },
                 (Edit::Remove, _) => continue,
-                (Edit::Expire(expiry), Some(at)) => match self.touch_at(hash, key, at, expiry) {
+                (Edit::Expire(expiry), Some(at)) => match self.touch_at(hash, key, at, seen_expiry, expiry) {
                     Some(Touched::NoRoom) => break Edited::NoRoom,
                     Some(_) => break Edited::Done { value_bytes: 0 },
                     None => continue,
                 },
                 (Edit::Append, Some(at)) => {
-                    let expected = self.expect_unchanged(at);
                     let (old, of) = self.old_record(at);
                     let total = old.length() as u64 + given[1].len() as u64;
                     let outcome = if self.fits(key.len(), total) {
@@ -152,7 +154,6 @@ impl Worker {
             if !self.fits(key.len(), (value[0].len() + value[1].len()) as u64) {
                 break Edited::TooLarge;
             }
-            let expected = at.map_or(Expected::Absent, |at| self.expect_unchanged(at));
             let present = at.map_or(0, |at| self.reader.pin().item(at).state().bits());
             let of = RecordFields {
                 flags: made.flags,

@@ -270,6 +270,37 @@ fn no_edit_of_two_threads_is_lost() {
     assert_eq!(hit.value(), Value::Whole((2 * EACH).to_string().as_bytes()));
 }
 
+/// Another worker changes the expiry, in its record, after an edit has looked at it.
+#[test]
+fn an_edit_is_decided_anew_if_the_expiry_has_changed() {
+    let cache = cache(2);
+    cache.clock().hold();
+    let (mut worker, mut other) = (cache.worker(), cache.worker());
+    let (hash, now_s) = (cache.hash(b"key"), cache.clock().now_s());
+    let [early, late] = [100, 200].map(|after_s| Expiry::at_s(now_s + after_s));
+    let kept = |hit: &Hit<'_>| Made { flags: 0, expiry: hit.expiry(), in_parts: false };
+    type Decide<'a> = &'a dyn Fn(&Hit<'_>) -> Edit;
+    // The value is replaced and its expiry kept; and the expiry is set if it is the early one.
+    let put: Decide<'_> = &|hit| Edit::PutGiven(kept(hit));
+    let expire: Decide<'_> =
+        &|hit| if hit.expiry() == early { Edit::Expire(Expiry::at_s(now_s + 300)) } else { Edit::Keep };
+    for decide in [put, expire] {
+        worker.store(&Store { expiry: early, ..Store::set(b"key", hash, b"value") });
+        let mut decisions = 0;
+        let edited = worker.edit(hash, b"key", [b"new", b""], &mut |_, hit, _| {
+            decisions += 1;
+            let edit = decide(hit.expect("it is there"));
+            if decisions == 1 {
+                assert_eq!(other.set_expiry(hash, b"key", late), Touched::Done);
+            }
+            edit
+        });
+        assert!(matches!(edited, Edited::Done { .. }));
+        assert_eq!((decisions, worker.peek(hash, b"key").unwrap().expiry()), (2, late));
+        other.quiesce();
+    }
+}
+
 /// A walk in many calls shows what is there all the time, although the index grows and others come and go.
 #[test]
 fn a_walk_shows_what_is_there_from_its_beginning_to_its_end() {
