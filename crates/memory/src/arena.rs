@@ -20,7 +20,7 @@ use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anony
 use std::ffi::c_void;
 use std::io;
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 const TAIL_BYTES: usize = 64 << 10;
@@ -35,8 +35,10 @@ pub(crate) struct Arena {
     mapping: *mut c_void,
     mapping_bytes: usize,
     kind: PageKind,
-    /// The slabs before this number are explicit huge pages.
+    /// The slabs before this number are explicit huge pages, or were.
     huge_slabs: u32,
+    /// Which of these slabs were given back.
+    huge_given_back: Box<[AtomicBool]>,
     /// The kernel gives transparent huge pages to the slabs behind.
     transparent: bool,
     colouring: Option<Mutex<Colouring>>,
@@ -78,6 +80,7 @@ impl Arena {
             mapping_bytes,
             kind: PageKind::Small,
             huge_slabs: 0,
+            huge_given_back: Box::default(),
             transparent: false,
             colouring: None,
             uncoloured_slabs: AtomicU32::new(0),
@@ -102,8 +105,9 @@ impl Arena {
             let free = machine::free_huge_pages();
             let slabs = u32::try_from(free).unwrap_or(u32::MAX).min(limit_slabs);
             let enough = wanted == PagesWanted::Auto || slabs == limit_slabs;
-            if slabs > 0 && enough && self.map_explicit_huge(slabs) {
+            if slabs > 0 && enough && self.map_explicit_huge(SlabId(0), slabs) {
                 self.huge_slabs = slabs;
+                self.huge_given_back = (0..slabs).map(|_| AtomicBool::new(false)).collect();
                 self.kind = PageKind::ExplicitHuge;
             } else if wanted == PagesWanted::Huge {
                 return Err(MemoryError::HugePagesAbsent { wanted: limit_slabs.into(), free });
@@ -140,19 +144,33 @@ impl Arena {
         Ok(())
     }
 
-    /// Replaces the first `slabs` slabs by explicit huge pages. If the result is `false`, they are as they were
-    /// before.
-    fn map_explicit_huge(&self, slabs: u32) -> bool {
+    /// Replaces `slabs` slabs, which are not in use, by explicit huge pages. If the result is `false`, they are fresh
+    /// small pages.
+    fn map_explicit_huge(&self, first: SlabId, slabs: u32) -> bool {
         let bytes = slabs as usize * SLAB_BYTES;
         // Without NORESERVE the kernel reserves the pages now, so that a later access to them cannot fail.
         let flags = MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::HUGETLB | MapFlags::HUGE_2MB;
         let both = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: the range lies in our own mapping, and nothing was placed in it yet.
-        let mapped = unsafe { mmap_anonymous(self.base.cast(), bytes, both, flags) }.is_ok();
+        // SAFETY: the range lies in our own mapping, and the pool regards it as unmapped: nothing of it is in use.
+        let mapped = unsafe { mmap_anonymous(self.slab(first).cast(), bytes, both, flags) }.is_ok();
         if !mapped {
-            self.remap_fresh(SlabId(0), bytes, ProtFlags::READ).expect("the range was mapped a moment ago");
+            self.remap_fresh(first, bytes, ProtFlags::READ).expect("the range was mapped a moment ago");
         }
         mapped
+    }
+
+    /// Whether a slab has an explicit huge page of its own.
+    fn is_explicit_huge(&self, slab: SlabId) -> bool {
+        let given_back = self.huge_given_back.get(slab.0 as usize);
+        given_back.is_some_and(|given_back| !given_back.load(Ordering::Relaxed))
+    }
+
+    /// Asks for an explicit huge page for a slab whose page was given back. Another process may have it by now.
+    fn take_huge_again(&self, slab: SlabId) -> bool {
+        let Some(given_back) = self.huge_given_back.get(slab.0 as usize) else { return false };
+        let is_there = self.map_explicit_huge(slab, 1);
+        given_back.store(!is_there, Ordering::Relaxed);
+        is_there
     }
 
     /// Replaces a range that is not in use by fresh small pages.
@@ -207,7 +225,7 @@ impl Arena {
         if self.kept.is_some() {
             return self.map_slab_of_file(slab, false);
         }
-        if slab.0 < self.huge_slabs || self.map_coloured(slab)? {
+        if self.is_explicit_huge(slab) || self.take_huge_again(slab) || self.map_coloured(slab)? {
             return Ok(SlabPages::Whole);
         }
         let is_huge = self.transparent && wants_huge;
@@ -286,6 +304,13 @@ impl Arena {
         if let Some(kept) = &self.kept {
             kept.give_slab_back(slab)?;
             return self.remap_fresh(slab, SLAB_BYTES, ProtFlags::READ);
+        }
+        if self.is_explicit_huge(slab) {
+            // With its mapping the reservation goes. A huge page that is not reserved could be gone at the next access,
+            // and the process with it.
+            self.remap_fresh(slab, SLAB_BYTES, ProtFlags::READ)?;
+            self.huge_given_back[slab.0 as usize].store(true, Ordering::Relaxed);
+            return Ok(());
         }
         if self.colouring.is_some() {
             // A fresh mapping also merges with its neighbours, whereas the coloured slab was many small mappings.

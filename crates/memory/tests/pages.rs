@@ -101,6 +101,25 @@ fn explicit_huge_pages_really_come() {
 }
 
 #[test]
+fn an_explicit_huge_page_that_is_given_back_is_anybodys_and_asked_for_again() {
+    let new = || memory(PagesWanted::Huge, 1);
+    let Ok(memory) = new() else { return println!("skipped: no explicit huge page is free") };
+    drop(take_and_fill(&memory));
+    let all: Vec<_> = std::iter::from_fn(|| memory.take_column(0, 0).map(|open| open.seal())).collect();
+    for column in (0..1 + all.len() as u32).map(larder_memory::ColumnId) {
+        memory.retire(column);
+    }
+    memory.recycle();
+    assert!(memory.give_idle_back() || common::release_free_slab(&memory));
+    assert_eq!(smaps_kib(&memory, 1, "Private_Hugetlb:"), 0);
+    // Where there is only one page, another process has it by now: the slab has small ones.
+    let _other = new();
+    drop(take_and_fill(&memory));
+    let huge_kib = smaps_kib(&memory, 1, "Private_Hugetlb:");
+    assert!(huge_kib == 0 || huge_kib == SLAB / 1024);
+}
+
+#[test]
 fn small_pages_stay_small() {
     let memory = memory(PagesWanted::Small, 4).unwrap();
     memory.touch_ahead(usize::MAX, FreshPages::Huge);
