@@ -504,6 +504,11 @@ impl Memory {
         self.inner.pinned_columns.load(Ordering::Relaxed)
     }
 
+    /// How many slabs are being released: what of their columns cannot be emptied may come back.
+    pub fn releasing_slabs(&self) -> usize {
+        lock(&self.inner.pool).releasing_slabs()
+    }
+
     /// Chooses the slab that is cheapest to empty and stops handing out its columns. The caller then moves or drops
     /// the items of its sealed columns, seals its open ones, retires all of them, and calls
     /// [`Memory::finish_release`] until that succeeds. `None` if no mapped slab is left to choose.

@@ -434,6 +434,11 @@ impl Pool {
         Some(found)
     }
 
+    /// How many slabs are being released.
+    pub(crate) fn releasing_slabs(&self) -> usize {
+        self.slabs.iter().filter(|slab| slab.releasing).count()
+    }
+
     /// Stops handing out the columns of the slab.
     pub(crate) fn begin_release(&mut self, id: SlabId) {
         let slab = &mut self.slabs[id.0 as usize];

@@ -196,10 +196,10 @@ impl Worker {
                 continue;
             }
             // Nothing can be reclaimed. If nothing is on its way back either, all columns are pinned or open; unless a
-            // lower limit takes slabs away: one that cannot be emptied gives its columns back.
+            // slab is being emptied for a lower limit: one that cannot be emptied gives its columns back.
             let is_hopeless = memory.returning_columns() == 0
                 && memory.available_columns() <= store.reserved_columns()
-                && memory.over_limit_slabs() == 0
+                && memory.releasing_slabs() == 0
                 && !self.cache.levels().waits_for_flash();
             if is_hopeless || is_late {
                 return None;

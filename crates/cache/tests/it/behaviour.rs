@@ -382,6 +382,33 @@ fn without_eviction_a_full_cache_refuses_and_loses_nothing() {
 }
 
 #[test]
+fn without_eviction_a_limit_that_cannot_be_met_makes_no_store_wait() {
+    let options = CacheOptions { limit_bytes: 32 << 20, evict: false, workers: 1, ..CacheOptions::default() };
+    let cache = Cache::new(options).unwrap();
+    let keeper = cache.keep().unwrap();
+    let mut worker = cache.worker();
+    let value = vec![b'v'; 1000];
+    let stored = (0..100_000u32)
+        .take_while(|n| is_stored(set(&mut worker, format!("key-{n}").as_bytes(), &value)))
+        .count() as u32;
+    // No column is sparse enough to be worth a move, although more than a tenth of all bytes is dead.
+    for n in (0..stored).step_by(7) {
+        assert_eq!(worker.delete(&delete(&cache, format!("key-{n}").as_bytes())), DeleteOutcome::Deleted);
+    }
+    worker.quiesce();
+    assert!(cache.set_limit(16 << 20));
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let started = std::time::Instant::now();
+    const TRIES: u32 = 10;
+    (0..TRIES).for_each(|n| _ = set(&mut worker, format!("more-{n}").as_bytes(), &value));
+    let waited = started.elapsed();
+    assert!(waited < TRIES * std::time::Duration::from_millis(500), "{waited:?} for {TRIES} stores");
+    worker.offline();
+    cache.stop_keeper();
+    keeper.join().unwrap();
+}
+
+#[test]
 fn expired_items_are_never_served_and_leave_in_the_pass() {
     let cache = cache(16);
     cache.clock().hold();
