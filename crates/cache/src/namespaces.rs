@@ -20,7 +20,7 @@ use crate::random::Random;
 use arc_swap::ArcSwap;
 use arc_swap::cache::Cache as Cached;
 use larder_item::{Expiry, Location};
-use larder_memory::Guard;
+use larder_memory::{Guard, Value};
 use memchr::memchr;
 use std::cell::RefCell;
 use std::num::NonZeroU8;
@@ -454,7 +454,11 @@ impl Namespaces {
         }
         for at in locations {
             let item = guard.item(at);
-            let bytes = store.bytes_of(guard, at);
+            // About what a large value takes: its chunks are many, and are not looked at.
+            let bytes = match item.value() {
+                Value::Whole(_) => u64::from(item.bytes()),
+                Value::Chunked { total, .. } => u64::from(item.bytes()) + u64::from(total),
+            };
             (all_items, all_bytes) = (all_items + 1, all_bytes + bytes);
             if store.life(at, &item) == Life::Live
                 && let Some(nth) = table.find(item.key())
