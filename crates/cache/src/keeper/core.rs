@@ -121,7 +121,7 @@ impl Keeper {
         may_evict: bool,
         slice: &mut TimeSlice,
     ) -> bool {
-        self.pass.stop_filling(column);
+        self.pass.stop_filling(levels.store, &mut self.selector, column);
         match status(levels.store, column) {
             Candidate::Ready(_) => {
                 let victim = Selector::chosen_by_caller(column, may_evict);
@@ -147,8 +147,8 @@ impl Keeper {
     }
 
     /// Hot items are not moved now: columns that were taken for them and hold none are free again.
-    pub(super) fn give_up_hot(&mut self) {
-        self.pass.give_up_hot();
+    pub(super) fn give_up_hot(&mut self, store: &ItemStore) {
+        self.pass.give_up_hot(store, &mut self.selector);
     }
 
     /// Moves hot items of some more buckets. Returns whether there are more.

@@ -106,9 +106,9 @@ impl Pass {
         result
     }
 
-    /// Seals a column that is being filled with survivors, so that it can be reclaimed as others are.
-    pub(super) fn stop_filling(&mut self, column: ColumnId) {
-        self.survivors.stop_filling(column);
+    /// Ends a column that is being filled with survivors, so that it can be reclaimed as others are.
+    pub(super) fn stop_filling(&mut self, store: &ItemStore, selector: &mut Selector, column: ColumnId) {
+        self.survivors.stop_filling(store, column, |column| selector.sealed(store, column));
     }
 
     /// Seals columns of survivors that expire, if they were opened long ago.
@@ -227,14 +227,14 @@ impl Pass {
 
 impl Pass {
     /// Moves single items whose entries were seen at these locations. Returns how many it moved. It stops where there
-    /// is no room.
+    /// is no room, and says so.
     pub(super) fn move_items(
         &mut self,
         levels: Levels<'_>,
         selector: &mut Selector,
         to: MovesTo,
         seen: &[(Location, u8)],
-    ) -> usize {
+    ) -> (usize, bool) {
         let (store, counters) = (levels.store, levels.store.keeper_counters());
         let Pass { reader, survivors, .. } = self;
         let guard = reader.pin();
@@ -242,7 +242,7 @@ impl Pass {
         let (may_evict, is_kept) = (false, false);
         let mut settle =
             Settle { levels, selector, guard: &guard, may_evict, is_kept, survivors, to, counters };
-        let moved_before = counters.moved.get();
+        let (moved_before, mut is_stuck) = (counters.moved.get(), false);
         for (at, warmth) in seen {
             let item = guard.item(*at);
             let stays =
@@ -250,12 +250,13 @@ impl Pass {
             let is_movable = !stays && may_be_found(&guard, *at, &Record::Item(item));
             if is_movable && store.life(*at, &item) == Life::Live {
                 let met = Met { at: *at, hash: store.hasher.hash(item.key()), kind: MetKind::Live(0) };
-                if settle.item(&met, Verdict::Keep { warmth: *warmth }) != Emptied::Yes {
+                is_stuck = settle.item(&met, Verdict::Keep { warmth: *warmth }) != Emptied::Yes;
+                if is_stuck {
                     break;
                 }
             }
         }
-        (counters.moved.get() - moved_before) as usize
+        ((counters.moved.get() - moved_before) as usize, is_stuck)
     }
 
     /// Begins to read entries and records, until [`Pass::offline`].
@@ -269,8 +270,8 @@ impl Pass {
     }
 
     /// Gives up columns that were taken for hot items and hold none.
-    pub(super) fn give_up_hot(&mut self) {
-        self.survivors.give_up_hot();
+    pub(super) fn give_up_hot(&mut self, store: &ItemStore, selector: &mut Selector) {
+        self.survivors.give_up_hot(store, |column| selector.sealed(store, column));
     }
 }
 
@@ -515,6 +516,7 @@ impl Settle<'_, '_> {
             let (open, class) = self.survivors.place_for(store, node, zone, item.expiry());
             if let Some(open) = open
                 && open.birth() >= floor
+                && !Survivors::is_row_full(store, zone, open)
                 && let Some(new) = place_copy(open, item)
             {
                 return Some(new);

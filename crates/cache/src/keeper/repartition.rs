@@ -109,16 +109,15 @@ impl Repartition {
         pass.online();
         let next = self.walk(levels.store, walk, first);
         let counters = levels.store.keeper_counters();
-        let up = pass.move_items(levels, selector, MovesTo::Hot, &self.seen);
+        let (up, is_stuck) = pass.move_items(levels, selector, MovesTo::Hot, &self.seen);
         counters.moved_up.add(up as u64);
-        let down = pass.move_items(levels, selector, MovesTo::Queue(Queue::Main), &self.fallen);
+        let (down, _) = pass.move_items(levels, selector, MovesTo::Queue(Queue::Main), &self.fallen);
         counters.moved_down.add(down as u64);
-        // No room for some of them: the rest waits for another search.
-        let is_stuck = up < self.seen.len() / 2;
         pass.offline();
+        // Without room for all of them, the rest waits for another search.
         self.under_way = next.filter(|_| !is_stuck).map(|next| (walk, next));
         if self.under_way.is_none() {
-            pass.give_up_hot();
+            pass.give_up_hot(levels.store, selector);
         }
         self.under_way.is_some()
     }

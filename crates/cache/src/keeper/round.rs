@@ -101,7 +101,7 @@ impl Round<'_> {
         if plan.is_quiet {
             self.repartition(if plan.is_over { ROOM_SHARE_AT_REST } else { ROOM_SHARE });
         } else {
-            self.keeper.lock().give_up_hot();
+            self.keeper.lock().give_up_hot(self.store);
         }
         self.keeper.publish_stats();
         if self.is_cut {
@@ -329,7 +329,7 @@ impl Round<'_> {
             return;
         }
         if !has_room() {
-            return self.keeper.lock().give_up_hot();
+            return self.keeper.lock().give_up_hot(store);
         }
         if !self.keeper.lock().look_for_hot(store, self.slice.is_calm()) {
             return;

@@ -81,10 +81,7 @@ impl Survivors {
         expiry: Expiry,
     ) -> (&mut Option<OpenColumn>, Option<LifetimeClass>) {
         let of = self.of(store, node);
-        let Zone::Kept(queue, warmth) = zone else {
-            of.leave_row(store);
-            return (&mut of.hot, None);
-        };
+        let Zone::Kept(queue, warmth) = zone else { return (&mut of.hot, None) };
         // At random, both queues have the same columns.
         let is_random = store.placement == Placement::Random;
         let columns = &mut of.queues[usize::from(queue == Queue::Main && !is_random)];
@@ -113,31 +110,48 @@ impl Survivors {
         Some(taken)
     }
 
+    /// Whether a column for a zone takes no more items, though it may have room: a row of hot items is full.
+    pub(super) fn is_row_full(store: &ItemStore, zone: Zone, open: &OpenColumn) -> bool {
+        let column_bytes = store.column_bytes();
+        store.placement == Placement::Row
+            && zone == Zone::Hot
+            && column_bytes - u64::from(open.free_bytes()) > column_bytes / ROW_SHARE
+    }
+
     /// Gives up the columns that were taken for hot items and hold none.
-    pub(super) fn give_up_hot(&mut self) {
-        self.nodes.iter_mut().for_each(|of| of.hot_next.clear());
+    pub(super) fn give_up_hot(&mut self, store: &ItemStore, mut sealed: impl FnMut(ColumnId)) {
+        let unused = self.nodes.iter_mut().flat_map(|of| of.hot_next.drain(..));
+        unused.for_each(|open| end(store, open, &mut sealed));
     }
 
     fn all(&mut self) -> impl Iterator<Item = &mut Option<OpenColumn>> {
         self.nodes.iter_mut().flat_map(OfNode::all)
     }
 
-    /// Seals a column that is being filled, so that it can be reclaimed as others are.
-    pub(super) fn stop_filling(&mut self, column: ColumnId) {
-        for open in self.all() {
-            *open = open.take().filter(|open| open.id() != column);
-        }
-        self.nodes.iter_mut().for_each(|of| of.hot_next.retain(|open| open.id() != column));
+    /// Ends a column if it is being filled, so that it can be reclaimed as others are.
+    pub(super) fn stop_filling(&mut self, store: &ItemStore, column: ColumnId, sealed: impl FnMut(ColumnId)) {
+        self.end_where(store, |open| open.id() == column, sealed);
     }
 
-    /// Seals the columns that were born before `birth`.
-    pub(super) fn seal_below(&mut self, store: &ItemStore, birth: u64, mut sealed: impl FnMut(ColumnId)) {
+    /// Ends the columns that were born before `birth`.
+    pub(super) fn seal_below(&mut self, store: &ItemStore, birth: u64, sealed: impl FnMut(ColumnId)) {
+        self.end_where(store, |open| open.birth() < birth, sealed);
+    }
+
+    fn end_where(
+        &mut self,
+        store: &ItemStore,
+        ends: impl Fn(&OpenColumn) -> bool,
+        mut sealed: impl FnMut(ColumnId),
+    ) {
         for open in self.all() {
-            if let Some(old) = open.take_if(|open| open.birth() < birth) {
-                sealed(old.seal_at(store.clock.now_s()));
+            if let Some(open) = open.take_if(|open| ends(open)) {
+                end(store, open, &mut sealed);
             }
         }
-        self.nodes.iter_mut().for_each(|of| of.hot_next.retain(|open| open.birth() >= birth));
+        for of in &mut self.nodes {
+            of.hot_next.extract_if(.., |open| ends(open)).for_each(|open| end(store, open, &mut sealed));
+        }
     }
 
     /// Seals the columns that were opened long ago and hold items that expire, and, under a limit with few columns,
@@ -149,14 +163,27 @@ impl Survivors {
                 now_s.saturating_sub(store.memory.column(open.id()).opened_s()) > OPEN_S_MAX
             };
             if let Some(old) = open.take_if(is_old) {
-                sealed(old.seal_at(now_s));
+                end(store, old, &mut sealed);
             }
         }
         if self.nodes.len() > 1 && !is_by_node(store) {
-            let open = self.nodes.iter_mut().skip(1).flat_map(OfNode::all).filter_map(Option::take);
-            open.for_each(|open| sealed(open.seal_at(now_s)));
-            self.nodes.truncate(1);
+            for mut of in self.nodes.drain(1..) {
+                let open = std::mem::take(&mut of.hot_next).into_iter();
+                let open = open.chain(of.all().filter_map(Option::take));
+                open.for_each(|open| end(store, open, &mut sealed));
+            }
         }
+    }
+}
+
+/// Ends a column that was filled. One that holds nothing is on its way back. `sealed` hears of any other, so that the
+/// policy knows it.
+fn end(store: &ItemStore, open: OpenColumn, sealed: &mut impl FnMut(ColumnId)) {
+    let column = open.seal_at(store.clock.now_s());
+    if store.memory.column(column).live_bytes() == 0 {
+        store.memory.retire(column);
+    } else {
+        sealed(column);
     }
 }
 
@@ -171,16 +198,6 @@ impl OfNode {
             self.hot_next.sort_by_key(|open| std::cmp::Reverse(open.id()));
         }
         self.hot_next.pop().inspect(|open| set_hot(store, open))
-    }
-
-    /// Ends a column for hot items whose row is full.
-    fn leave_row(&mut self, store: &ItemStore) {
-        let column_bytes = store.column_bytes();
-        let is_full =
-            |open: &OpenColumn| column_bytes - u64::from(open.free_bytes()) > column_bytes / ROW_SHARE;
-        if store.placement == Placement::Row && self.hot.as_ref().is_some_and(is_full) {
-            self.hot = None;
-        }
     }
 
     fn all(&mut self) -> impl Iterator<Item = &mut Option<OpenColumn>> {
@@ -229,13 +246,29 @@ mod tests {
             assert_eq!(opened, [false, false, true], "{zone:?}");
         }
         assert_eq!(store.keeper_counters().numa_remote_columns.get(), 0);
-        survivors.give_up_hot();
-        let mut sealed = 0;
-        survivors.seal_old(&store, |_| sealed += 1);
-        assert_eq!(sealed, 0);
+        let slab = store.memory.geometry().columns_per_slab as usize;
+        survivors.give_up_hot(&store, |_| panic!("they hold nothing"));
+        assert_eq!(store.memory.retired_columns(), 2 * (slab - 1), "they come back");
+        survivors.seal_old(&store, |_| panic!("both nodes have theirs"));
+        let mut sealed = Vec::new();
+        let hot =
+            survivors.place_for(&store, NodeId(1), Zone::Hot, Expiry::NEVER).0.as_mut().expect("it is open");
+        let (value, state): ([&[u8]; 2], _) = ([b"value", b""], larder_item::State::at(2, 0));
+        let item = larder_memory::NewItem {
+            key: b"key",
+            value,
+            flags: 0,
+            expiry: Expiry::NEVER,
+            cas: 1,
+            state,
+            changed_in_parts: false,
+        };
+        hot.place(&item).expect("it has room");
+        let (hot, before) = (hot.id(), store.memory.retired_columns());
         store.memory.set_limit(32 << 20);
-        survivors.seal_old(&store, |_| sealed += 1);
-        assert_eq!(sealed, 2, "those of the second node are not filled any more");
+        survivors.seal_old(&store, |column| sealed.push(column));
+        assert_eq!(sealed, [hot], "those of the second node are not filled any more");
+        assert_eq!(store.memory.retired_columns(), before + 1, "the other one holds nothing");
         assert!(open(&mut survivors, &store, NodeId(1), KEPT), "all nodes share what is open");
     }
 
