@@ -476,8 +476,8 @@ impl ItemStore {
         }
     }
 
-    /// Forgets the rows of the table of prefixes that `swept` has as well: their items are removed. A row that was added
-    /// since stays. It may have the same floor, where no column was taken in between.
+    /// Forgets the rows of the table of prefixes that `swept` has as well: their items are removed. A row that was
+    /// added since stays. It may have the same floor, where no column was taken in between.
     pub(crate) fn forget_prefixes(&self, swept: &PrefixFloors) {
         let _changing = self.change_floors();
         let mut changed = PrefixFloors::clone(&self.prefixes.load());

@@ -336,8 +336,8 @@ impl Worker {
         }
     }
 
-    /// Sets the expiry of the item of `key` that is at `at`, and that has the expiry `seen` if one was looked at. `None`:
-    /// another thread changed the item.
+    /// Sets the expiry of the item of `key` that is at `at`, and that has the expiry `seen` if one was looked at.
+    /// `None`: another thread changed the item.
     pub(super) fn touch_at(
         &mut self,
         hash: KeyHash,

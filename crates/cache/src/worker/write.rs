@@ -73,11 +73,12 @@ impl Worker {
     /// An item of a namespace, perhaps, is stored: counts it, and returns the expiry that it gets.
     #[cold]
     fn name(&self, key: &[u8], expiry: Expiry, state: State) -> Expiry {
-        let store = &self.cache.store;
-        // A clean item comes from flash.
-        if !state.has(State::CLEAN) {
-            self.tally.count_set(key);
+        // A clean item comes from flash, and expires when the copy there does: else that copy would be served after it.
+        if state.has(State::CLEAN) {
+            return expiry;
         }
+        self.tally.count_set(key);
+        let store = &self.cache.store;
         store.namespaces.cap(key, expiry, store.clock.now_s())
     }
 

@@ -619,6 +619,26 @@ fn what_has_expired_in_memory_does_not_come_back_younger() {
 }
 
 #[test]
+fn a_limit_of_lifetimes_is_for_what_is_stored_and_not_for_what_comes_back() {
+    let mut both = Both::new(|_, _| {});
+    both.cache.clock().hold();
+    both.fill("item", 50);
+    both.push_out("first");
+    let limited = Namespace { name: "item".to_owned(), least_percent: 0, most_percent: 100, ttl_max_s: 5 };
+    both.cache.set_namespaces(&[limited], b'-').unwrap();
+    let key = |number| key_of("item", number);
+    let promoted: Vec<usize> =
+        (0..50).filter(|number| both.on_flash(&key(*number), true).is_some()).collect();
+    assert!(promoted.len() > 25);
+    both.cache.clock().shift(10);
+    // Its copy on flash has not expired either: gone here, it would come back from there.
+    assert!(promoted.iter().all(|number| both.in_memory(&key(*number)).is_some()));
+    both.set(&key(50), b"stored now");
+    both.cache.clock().shift(10);
+    assert_eq!(both.in_memory(&key(50)), None);
+}
+
+#[test]
 fn what_has_expired_is_not_written_to_flash() {
     let mut both = Both::new(|_, _| {});
     both.cache.clock().hold();
