@@ -77,6 +77,8 @@ pub struct Fetcher {
     reads: Box<dyn ReadQueue>,
     /// Memory that all readers together may take, bytes.
     bytes_max: u64,
+    /// Reads up to this length find memory once no other read is under way, bytes.
+    waiting_bytes_max: u64,
     /// While all readers have at most this much memory, they keep buffers for the next reads, bytes.
     kept_bytes_max: u64,
     /// Readable when the queue of reads or `commits` is.
@@ -151,6 +153,11 @@ impl Pending {
     fn query(&self) -> Query<'_> {
         Query { hash: self.hash, key: &self.key, cas: self.cas, part: self.part }
     }
+
+    /// Length of the pages that are to be read, bytes.
+    fn read_bytes(&self) -> u64 {
+        self.reading.as_ref().map_or(0, |reading| reading.run().count as u64 * PAGE_BYTES as u64)
+    }
 }
 
 /// Lookups that have ended. The counters, which all threads share, get the sums of a whole batch.
@@ -218,6 +225,7 @@ impl Fetcher {
             lookup,
             reads,
             bytes_max: limits.bytes_max,
+            waiting_bytes_max: longest,
             // The longest read fits beside what readers without a read in flight have.
             kept_bytes_max: (limits.bytes_max / 2).min(left),
             epoll,
@@ -313,9 +321,22 @@ impl Fetcher {
             }
             Went::Read => match self.submit(pending, false) {
                 Ok(()) => Begun::Started,
+                Err(pending) if self.waits_in_vain(&pending) => {
+                    let counters = &self.lookup.status.counters;
+                    counters.misses_for_reads.fetch_add(counts as u64, Relaxed);
+                    counters.misses.fetch_add(counts as u64, Relaxed);
+                    Begun::Absent
+                }
                 Err(_) => Begun::Busy,
             },
         }
+    }
+
+    /// Whether a lookup that found no memory for its read may never find any: the read is longer than those that memory
+    /// is held ready for, and no read of this reader is under way whose end gives memory back. A device that was filled
+    /// with more memory for flash has such records.
+    fn waits_in_vain(&self, pending: &Pending) -> bool {
+        self.pending.len() == self.vacant.len() && pending.read_bytes() > self.waiting_bytes_max
     }
 
     /// Goes from target to target until the lookup ends or pages must be read.
@@ -381,7 +402,8 @@ impl Fetcher {
     }
 
     /// A buffer of so many pages, from the pool or with memory of its own; `None` if there is too little memory.
-    /// `regardless` is for a lookup that goes on: it has just given back the memory of its last read.
+    /// `regardless` is for a lookup that goes on with a read of the usual length: it has just given back the memory of
+    /// its last read.
     fn buffer(&mut self, pages: usize, regardless: bool) -> Option<PageBuffer> {
         let pooled = if pages <= POOLED_PAGES { self.pool.pop() } else { None };
         let mut buffer = match pooled {
@@ -439,6 +461,7 @@ impl Fetcher {
     fn submit(&mut self, pending: Pending, regardless: bool) -> Result<(), Pending> {
         let Some(run) = pending.reading.as_ref().map(Reading::run) else { return Err(pending) };
         let at = run.first as u64 * PAGE_BYTES as u64;
+        let regardless = regardless && pending.read_bytes() <= self.waiting_bytes_max;
         let Some(buffer) = self.buffer(run.count as usize, regardless) else { return Err(pending) };
         let slot = self.vacant.pop().unwrap_or_else(|| {
             self.pending.push(None);
@@ -489,6 +512,7 @@ impl Fetcher {
                 Went::Read => match self.submit(pending, true) {
                     Ok(()) => goes_on = true,
                     Err(pending) => {
+                        self.lookup.status.counters.misses_for_reads.fetch_add(1, Relaxed);
                         tally.note(&pending, false);
                         done(pending.token, None);
                     }

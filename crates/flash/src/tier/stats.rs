@@ -93,7 +93,8 @@ counters! {
     hits_in_buffers,
     /// Lookups that found nothing.
     misses,
-    /// Lookups that ended without an answer because they had used up their reads.
+    /// Lookups that ended without an answer because they had used up their reads, or because there is too little memory
+    /// for their read.
     misses_for_reads,
     /// Lookups that ended without an answer because the pages were damaged or gone.
     misses_for_damage,

@@ -268,6 +268,22 @@ fn long_values_come_in_parts() {
     }
 }
 
+/// With more memory longer values were written in one piece than can be read now.
+#[test]
+fn what_is_too_long_for_the_memory_of_reading_is_a_miss_and_not_waited_for() {
+    let mut bench = Bench::new(10, 1024, |options| options.memory_bytes = 64 << 20);
+    let (long, short) = (vec![1; bench.flash.part_bytes_max()], vec![2; 5000]);
+    assert!(long.len() > 500 << 10, "{}", long.len());
+    stored(&bench, "long", &long);
+    stored(&bench, "short", &short);
+    bench.options.memory_bytes = 6 << 20;
+    bench.restart();
+    assert!(bench.value(b"long").is_none());
+    let stats = bench.flash.stats();
+    assert_eq!((stats.misses_for_reads, stats.misses, stats.reads_for_misses), (1, 1, 0), "{stats:?}");
+    assert_eq!(bench.value(b"short").unwrap(), short);
+}
+
 #[test]
 fn where_numbers_of_segments_run_out_the_oldest_zone_goes() {
     let mut bench = Bench::new(256, 16, |options| {
