@@ -149,6 +149,12 @@ impl Generation {
         &self.chunks
     }
 
+    /// Its segments, in order of hash, each with the last hash of its range.
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = (&Arc<Chunk>, u64)> + '_ {
+        let ends = self.starts.iter().skip(1).map(|next| next.saturating_sub(1)).chain([u64::MAX]);
+        self.chunks.iter().zip(ends)
+    }
+
     /// The zones that it needs.
     pub(crate) fn zones(&self) -> impl Iterator<Item = ZoneId> + '_ {
         self.chunks.iter().map(|chunk| chunk.run.zone).chain(self.end_zone)
@@ -231,8 +237,7 @@ impl Generation {
     /// hash of its range.
     fn without(&self, mut goes: impl FnMut(&Chunk, u64) -> bool) -> (Generation, Vec<Arc<Chunk>>) {
         let (mut gone, mut kept, mut filters) = (Vec::new(), Vec::new(), Vec::new());
-        for (index, chunk) in self.chunks.iter().enumerate() {
-            let end = self.starts.get(index + 1).map_or(u64::MAX, |next| next.saturating_sub(1));
+        for (index, (chunk, end)) in self.ranges().enumerate() {
             if goes(chunk, end) {
                 gone.push(chunk.clone());
             } else {

@@ -15,7 +15,8 @@ use std::sync::Arc;
 struct Rescan<'a> {
     settings: Settings<'a>,
     generation: u64,
-    chunks: VecDeque<Arc<Chunk>>,
+    /// The chunks that are left, each with the last hash of its range.
+    chunks: VecDeque<(Arc<Chunk>, u64)>,
     source: Option<Source<'a>>,
     pages_read: u64,
 }
@@ -27,7 +28,7 @@ impl<'a> Rescan<'a> {
         generation: &Generation,
         voids: &mut Vec<RangeInclusive<u64>>,
     ) -> Rescan<'a> {
-        let chunks = generation.chunks().iter().cloned().collect();
+        let chunks = generation.ranges().map(|(chunk, last_hash)| (chunk.clone(), last_hash)).collect();
         let generation = generation.number();
         let mut rescan = Rescan { settings, generation, chunks, source: None, pages_read: 0 };
         rescan.advance(voids);
@@ -52,11 +53,11 @@ impl<'a> Rescan<'a> {
             }
             let Settings { device, hasher, chunk_read_pages, .. } = self.settings;
             let next = self.chunks.pop_front();
-            self.source = next.map(|chunk| {
+            self.source = next.map(|(chunk, last_hash)| {
                 let input = Input {
                     run: chunk.run,
                     age: chunk.run.sequence,
-                    first_hash: chunk.first_hash,
+                    hashes: (chunk.first_hash, last_hash),
                     sealed_sequence: 0,
                     hits: None,
                 };

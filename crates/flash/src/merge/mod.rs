@@ -119,14 +119,14 @@ impl Collected {
         for generation in list.newest_first().iter().rev() {
             let age = generation.number();
             let (taken, rest): (Vec<_>, Vec<_>) =
-                generation.chunks().iter().partition(|chunk| zones.contains(&chunk.run.zone));
-            if let (false, Some(first)) = (taken.is_empty(), rest.first()) {
+                generation.ranges().partition(|(chunk, _)| zones.contains(&chunk.run.zone));
+            if let (false, Some((first, _))) = (taken.is_empty(), rest.first()) {
                 below = Some((age, first.first_hash));
             }
-            inputs.extend(taken.into_iter().map(|chunk| Input {
+            inputs.extend(taken.into_iter().map(|(chunk, last_hash)| Input {
                 run: chunk.run,
                 age,
-                first_hash: chunk.first_hash,
+                hashes: (chunk.first_hash, last_hash),
                 sealed_sequence: chunk.sealed_sequence,
                 hits: Some(hits),
             }));
@@ -243,7 +243,7 @@ impl<'a> Merge<'a> {
         };
         // A chunk is read from where its range of hashes begins, so that one of each generation is in memory at a time.
         let chunks = inputs.iter().zip(0..collected.inputs);
-        merge.queue.extend(chunks.map(|(input, age)| Reverse((input.first_hash, Reverse(age)))));
+        merge.queue.extend(chunks.map(|(input, age)| Reverse((input.hashes.0, Reverse(age)))));
         (collected.inputs..inputs.len()).for_each(|age| merge.advance(age));
         merge
     }

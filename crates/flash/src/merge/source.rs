@@ -15,8 +15,8 @@ pub(crate) struct Input<'a> {
     pub(crate) run: Run,
     /// How old its records are: the sequence of a segment of the log, or the number of the generation of a chunk.
     pub(crate) age: u64,
-    /// None of its records has a lower hash.
-    pub(crate) first_hash: u64,
+    /// The range that the hashes of its records lie in.
+    pub(crate) hashes: (u64, u64),
     /// See [`crate::segment::Head::sealed_sequence`].
     pub(crate) sealed_sequence: u64,
     /// Which of its records were read since they were written.
@@ -42,8 +42,10 @@ pub(super) struct Source<'a> {
     payload: Vec<u8>,
     at: usize,
     bytes: usize,
-    /// The hash of the current record.
+    /// The hash of the current record; before the first one, the lowest that a record may have.
     hash: u64,
+    /// The highest hash that a record may have.
+    last_hash: u64,
     items_left: u32,
     /// The last hash before a damaged page, until a record behind the page is found.
     lost_from: Option<u64>,
@@ -59,7 +61,7 @@ impl<'a> Source<'a> {
         input: &Input<'a>,
         chunk_pages: u32,
     ) -> Source<'a> {
-        let Input { run, age, sealed_sequence, hits, .. } = *input;
+        let Input { run, age, hashes: (first_hash, last_hash), sealed_sequence, hits } = *input;
         Source {
             device,
             hasher,
@@ -73,7 +75,8 @@ impl<'a> Source<'a> {
             payload: Vec::new(),
             at: 0,
             bytes: 0,
-            hash: 0,
+            hash: first_hash,
+            last_hash,
             items_left: run.items,
             lost_from: None,
             pages_read: 0,
@@ -127,7 +130,8 @@ impl<'a> Source<'a> {
     /// Goes to the next record. Returns false at the end.
     ///
     /// If pages were skipped, the range of hashes between the records around them, both ends included, is added to
-    /// `voids` before the record behind them becomes current.
+    /// `voids` before the record behind them becomes current. Where no record is before or behind them, the range ends
+    /// where that of the segment does.
     pub(super) fn advance(&mut self, voids: &mut Vec<RangeInclusive<u64>>) -> bool {
         self.at += self.bytes;
         self.bytes = 0;
@@ -151,7 +155,7 @@ impl<'a> Source<'a> {
 
     fn end(&mut self, lost: bool, voids: &mut Vec<RangeInclusive<u64>>) -> bool {
         if lost || self.lost_from.is_some() {
-            voids.push(self.lost_from.take().unwrap_or(self.hash)..=u64::MAX);
+            voids.push(self.lost_from.take().unwrap_or(self.hash)..=self.last_hash);
         }
         (self.page, self.items_left) = (self.run.data_pages, 0);
         self.payload = Vec::new();

@@ -231,7 +231,7 @@ impl Tier {
         inputs.extend(self.log.iter().map(|(summary, hits)| Input {
             run: Run::of(summary),
             age: summary.head.sequence,
-            first_hash: 0,
+            hashes: (0, u64::MAX),
             sealed_sequence: summary.head.sealed_sequence,
             hits: Some(hits),
         }));

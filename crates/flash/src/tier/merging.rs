@@ -253,7 +253,18 @@ impl Merging {
 
     /// Whether a merge that collects gains something.
     pub(crate) fn has_garbage(&self) -> bool {
-        self.lookup.has_generations && self.oldest_garbage().is_some_and(|share| share >= GARBAGE_SHARE.0)
+        self.lookup.has_generations
+            && self.oldest_garbage().is_some_and(|share| share >= GARBAGE_SHARE.0)
+            && self.may_collect(&self.lookup.generations.list())
+    }
+
+    /// Whether all chunks of generations can be read. A merge that collects reads those that stay as well, for their
+    /// hashes. What it cannot read may be newer than anything with a hash of the same range, so that would go, on
+    /// devices that are well. Instead the oldest generations are dropped, until those are gone that had a part on the
+    /// device that has failed.
+    fn may_collect(&self, list: &List) -> bool {
+        let mut zones = list.newest_first().iter().flat_map(|generation| generation.zones());
+        !self.space.has_failed_devices() || !zones.any(|zone| self.space.is_offline(zone))
     }
 
     /// What a merge of these zones of the log takes. Where [`MERGES_AHEAD`] merges have no room, it takes zones
@@ -275,7 +286,7 @@ impl Merging {
             if budget < 2 {
                 self.failures.store(0, Relaxed);
             }
-            if count == 0 || budget < 2 || (room >= ahead && !is_crowded) {
+            if count == 0 || budget < 2 || (room >= ahead && !is_crowded) || !self.may_collect(&list) {
                 return HashSet::new();
             }
             let of_log = log.len().min(wanted).min((budget / 2).max(1));
@@ -383,7 +394,7 @@ impl Merging {
         inputs.extend(segments.iter().map(|segment| Input {
             run: segment.run,
             age: segment.sequence(),
-            first_hash: 0,
+            hashes: (0, u64::MAX),
             sealed_sequence: segment.sealed_sequence,
             hits: segment.hits(),
         }));
@@ -423,6 +434,14 @@ impl Merging {
             }
             match merge.step(STEP_PAGES, rooms) {
                 Ok(Progress::Working) => {}
+                // What it could not read would void what older generations have on devices that are well.
+                Ok(Progress::Done)
+                    if self.space.has_lost_merge(&plan.log)
+                        || !plan.collected.is_empty() && !self.may_collect(&list) =>
+                {
+                    merge.abort();
+                    return Err(GivenUp::Disturbed);
+                }
                 Ok(Progress::Done) => {
                     return merge.finish().map(|merged| (merged, floor)).ok_or(GivenUp::Disturbed);
                 }

@@ -110,7 +110,7 @@ pub(crate) type LogZone = (ZoneId, Vec<Arc<Segment>>);
 /// What became of a zone that takes no more segments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Closed {
-    /// It is full, and may be reclaimed.
+    /// It is full, and may be reclaimed, unless its device has failed.
     Full,
     /// Everything in it was released meanwhile. It is to be erased.
     Empty,
@@ -511,7 +511,7 @@ impl Space {
             // It stays empty, since only the caller writes to it.
             return Closed::Empty;
         }
-        zones.get(zone).role = Role::Full;
+        zones.get(zone).role = self.full_or_lost(zone);
         self.oldest_quarter.store(zones.oldest_quarter(), Relaxed);
         drop(zones);
         self.status.wake();
@@ -521,15 +521,10 @@ impl Space {
     /// Writing to a zone failed: no more goes there. Segments that it has can perhaps be read; says whether it has
     /// none.
     pub(crate) fn give_up(&self, zone: ZoneId) -> bool {
-        let is_offline = self.is_offline(zone);
         let mut zones = self.zones();
         let found = zones.get(zone);
         let is_empty = found.segments.is_empty();
-        found.role = match is_offline {
-            _ if is_empty => Role::Retired,
-            true => Role::Lost,
-            false => Role::Full,
-        };
+        found.role = if is_empty { Role::Retired } else { self.full_or_lost(zone) };
         is_empty
     }
 
@@ -538,6 +533,32 @@ impl Space {
     /// Whether the device of a zone has failed, or the zone has.
     pub(crate) fn is_offline(&self, zone: ZoneId) -> bool {
         self.device.report(zone).is_ok_and(|report| report.state == ZoneState::Offline)
+    }
+
+    /// Whether one of several devices has failed.
+    pub(crate) fn has_failed_devices(&self) -> bool {
+        self.device.members().iter().any(|member| member.has_failed)
+    }
+
+    /// What a zone with segments that takes no more of them is from now on. To be called under the lock of the zones: a
+    /// device that fails later is found by [`Space::note_failed_devices`], which looks at full zones only.
+    fn full_or_lost(&self, zone: ZoneId) -> Role {
+        if self.is_offline(zone) { Role::Lost } else { Role::Full }
+    }
+
+    /// Whether a zone of the log that a merge has read, or one that it has written, is offline by now. Such zones of
+    /// the log are lost from now on, so that the next merge leaves them out.
+    pub(crate) fn has_lost_merge(&self, log: &[LogZone]) -> bool {
+        let mut zones = self.zones();
+        let is_merging = |(_, zone): &(ZoneId, &Zone)| matches!(zone.role, Role::Merging(_));
+        let mut any = zones.numbered().filter(is_merging).any(|(number, _)| self.is_offline(number));
+        for (zone, _) in log {
+            if zones.get(*zone).role == Role::Full && self.is_offline(*zone) {
+                zones.get(*zone).role = Role::Lost;
+                any = true;
+            }
+        }
+        any
     }
 
     /// Takes the zones of devices that have failed out of everything that goes on. The marks are those of the zones
@@ -562,7 +583,8 @@ impl Space {
                     zones.free.remove(number, resets);
                 }
                 Role::Full => found.role = Role::Lost,
-                // The writer, the merge or the reclaim that is at work on the zone finds out by itself.
+                // The writer, the merge or the reclaim that is at work on the zone finds out by itself, at the latest
+                // when it has ended its work there.
                 _ => {}
             }
         }
@@ -608,7 +630,8 @@ impl Space {
         bounds.filter(|(_, oldest, _)| *oldest < end).collect()
     }
 
-    /// Full zones of the log, oldest first.
+    /// Full zones of the log, oldest first. Lost ones are not among them: what a merge could not read of them would
+    /// count as damage, and void what older generations have.
     pub(crate) fn log_zones(&self) -> Vec<LogZone> {
         let zones = self.zones();
         let is_full_log = |zone: &Zone| zone.role == Role::Full && zone.kind() == Some(Kind::Log);
@@ -697,8 +720,8 @@ impl Space {
     /// The survivors of a draining zone were appended again, the last one to the segment `after`; `None`: not all of
     /// them, and the zone stays as it was.
     pub(crate) fn end_draining(&self, zone: ZoneId, after: Option<u64>) {
-        let otherwise = if self.is_offline(zone) { Role::Lost } else { Role::Full };
-        self.zones().get(zone).role = after.map_or(otherwise, Role::Draining);
+        let mut zones = self.zones();
+        zones.get(zone).role = after.map_or_else(|| self.full_or_lost(zone), Role::Draining);
     }
 
     /// Draining zones whose survivors are durable: those that wait for a segment below `unwritten`.

@@ -1,3 +1,5 @@
+mod failures;
+mod fragile;
 mod generations;
 mod holds;
 mod invalidations;
