@@ -66,7 +66,9 @@ const ROUND_GAP: u64 = 1 << 16;
 /// More segments than are written between two starts.
 const SESSION_SEQUENCES: u64 = 1 << 40;
 /// Deleted prefixes take one part in so many of a meta zone at most.
-const PREFIXES_SHARE: usize = 16;
+const PREFIXES_SHARE: u64 = 16;
+/// Journal records in force take one part in so many of a meta zone before segments are sealed early.
+const JOURNAL_SHARE: u64 = 4;
 /// How long [`MetaLog::wait_and_tend`] waits for a segment to become durable when the records in force do not fit.
 const BLOCKED_WAIT: Duration = Duration::from_millis(2);
 
@@ -240,7 +242,7 @@ impl MetaLog {
 
     /// Whether the records in force take so much space that segments with tombstones should be sealed early.
     pub(crate) fn wants_seal(&self) -> bool {
-        self.journal.bytes_in_force() > self.zone_pages * PAGE_BYTES as u64 / 4
+        self.journal.bytes_in_force() > self.zone_pages * PAGE_BYTES as u64 / JOURNAL_SHARE
     }
 
     /// Whether neither meta zone can be written any more. From then on nothing is committed, and the contents of the
@@ -279,8 +281,7 @@ impl MetaLog {
     pub(crate) fn prefixes_with(&self, prefix: &[u8], floor: u64) -> Result<PrefixFloors, PrefixesFull> {
         let mut prefixes = PrefixFloors::clone(&self.prefixes());
         prefixes.raise(prefix, floor)?;
-        let zone_bytes = self.zone_pages as usize * PAGE_BYTES;
-        let bytes_max = (zone_bytes / PREFIXES_SHARE).min(PREFIX_TABLE_BYTES_MAX);
+        let bytes_max = prefixes_bytes_max(self.zone_pages * PAGE_BYTES as u64);
         if frame::prefixes_bytes(&prefixes) <= bytes_max { Ok(prefixes) } else { Err(PrefixesFull) }
     }
 
@@ -646,6 +647,22 @@ impl MetaLog {
         self.broken.store(true, Ordering::Release);
         Err(error)
     }
+}
+
+/// The most bytes that deleted prefixes take of a meta zone of this length.
+fn prefixes_bytes_max(zone_bytes: u64) -> usize {
+    ((zone_bytes / PREFIXES_SHARE) as usize).min(PREFIX_TABLE_BYTES_MAX)
+}
+
+/// Whether a state with the bounds of so many zones of this length leaves a page of its zone, whatever ranges and
+/// prefixes were dropped, and beside as many journal records as there may be before segments are sealed early. In a
+/// smaller zone, commits could wait for ever.
+fn holds_bounds(zones: u64, zone_bytes: u64) -> bool {
+    let ranges = RangeFloors::ranges_for(zone_bytes) as u64;
+    let entries = zones * ZoneBounds::ENTRIES_MAX as u64 + ranges;
+    let others = zone_bytes / JOURNAL_SHARE + prefixes_bytes_max(zone_bytes) as u64;
+    let pages = frame::pages_for(frame::state_bytes(entries as usize, others as usize)) as u64;
+    pages < zone_bytes / PAGE_BYTES as u64
 }
 
 fn raise_floor(bounds: &mut ZoneBounds, floor: u64) {

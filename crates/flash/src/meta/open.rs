@@ -1,6 +1,7 @@
 //! What a device holds when it is opened: the meta log that is found, and how much of the device is kept.
 
 use super::frame::{self, JournalRecord, LogState, META_ZONES, Superblock};
+use super::holds_bounds;
 use super::scan::{self, ScannedLog, ZoneContent};
 use super::zone::{erase, round_end};
 use crate::device::{Device, DeviceError, PAGE_BYTES, ZoneId, ZoneState};
@@ -120,6 +121,18 @@ fn check_geometry(device: &dyn Device) -> Result<(), FlashError> {
     }
     if geometry.zone_bytes < ZONE_PAGES_MIN * PAGE_BYTES as u64 {
         return Err(FlashError(format!("{name}: zones of {} bytes are too small", geometry.zone_bytes)));
+    }
+    if !holds_bounds(geometry.zones.into(), geometry.zone_bytes) {
+        let capacity = geometry.capacity_bytes();
+        let mut lengths = (1..44).map(|log2| 1u64 << log2).filter(|bytes| *bytes > geometry.zone_bytes);
+        let enough = lengths.find(|bytes| holds_bounds(capacity / bytes, *bytes));
+        return Err(FlashError(format!(
+            "{name}: {} zones of {} KiB are too many: what is known of all of them does not fit into one; make larger \
+             zones, of {} KiB at least, or take the default",
+            geometry.zones,
+            geometry.zone_bytes >> 10,
+            enough.unwrap_or(capacity) >> 10,
+        )));
     }
     for zone in [ZoneId(0), ZoneId(1)] {
         let report = device.report(zone).map_err(|error| FlashError(format!("{name}: {error}")))?;

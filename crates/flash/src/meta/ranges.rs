@@ -46,6 +46,11 @@ impl RangeFloors {
         (zone_bytes / ZONE_BYTES_EACH).max(16).ilog2().min(LOG2_MAX)
     }
 
+    /// How many ranges there are with zones of this length.
+    pub(super) fn ranges_for(zone_bytes: u64) -> usize {
+        1 << Self::log2_for(zone_bytes)
+    }
+
     /// Memory that the floors take for zones of this length, bytes.
     pub(crate) fn bytes_for(zone_bytes: u64) -> u64 {
         8 << Self::log2_for(zone_bytes)

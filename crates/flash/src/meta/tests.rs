@@ -95,6 +95,11 @@ fn another_version_or_geometry_is_refused() {
     assert!(error(&device).contains("version 9"), "{}", error(&device));
     assert!(error(&MemoryDevice::new(2, 8)).contains("too few"));
     assert!(error(&MemoryDevice::new(3, 3)).contains("too small"));
+    // The bounds of 1,200 zones are as long as 12 of the 16 pages.
+    let many = error(&MemoryDevice::new(1200, 16));
+    let told = "memory: 1200 zones of 64 KiB are too many: what is known of all of them does not fit into one; make \
+                larger zones, of 128 KiB at least, or take the default";
+    assert_eq!(many, told);
 }
 
 #[test]
@@ -575,4 +580,25 @@ fn a_void_stays_until_its_zone_is_released() {
         0,
         "the zone may have been written again"
     );
+}
+
+#[test]
+fn as_many_zones_as_are_taken_leave_room_for_the_journal() {
+    let zones =
+        (3..2000).take_while(|zones| holds_bounds(*zones, 16 << 12)).last().expect("some are taken") as u32;
+    assert!(error(&MemoryDevice::new(zones + 1, 16)).contains("too many"));
+    let opened = open(&MemoryDevice::new(zones, 16), Recover::Journal);
+    let log = &opened.log;
+    let sequence = log.next_sequence().expect("some are reserved");
+    (2..zones).for_each(|zone| log.written(ZoneId(zone), sequence));
+    let bounds: Vec<_> = (2..zones).map(|zone| (ZoneId(zone), 0, sequence)).collect();
+    log.narrow(&bounds).expect("all bounds fit");
+    for range in 0..RangeFloors::ranges_for(16 << 12) as u64 {
+        log.ranges().raise(range << 55, sequence);
+    }
+    while !log.wants_seal() {
+        let record = log.add(sequence, 1, &[b'k'; 200]);
+        assert_eq!((log.tend(), log.committed()), (Round::Wrote, record));
+    }
+    log.close(0).expect("it closes");
 }
