@@ -346,6 +346,11 @@ impl AddressRun {
         self.segments.iter().map(|segment| segment.run.zone).chain(self.end_zone)
     }
 
+    /// Whether one of its segments has this sequence.
+    pub(crate) fn has_segment(&self, sequence: u64) -> bool {
+        self.segments.iter().any(|segment| segment.run.sequence == sequence)
+    }
+
     /// Its segments, in order of hash.
     #[cfg(all(test, not(loom)))]
     pub(crate) fn segments(&self) -> &[AddressSegment] {

@@ -388,7 +388,8 @@ impl Fetcher {
         Went::Read
     }
 
-    /// Collects the targets again. The old stamp stays, which is safe: at worst a promotion is refused.
+    /// Collects the targets again, with as many reads of generations as in the beginning. The old stamp stays, which is
+    /// safe: at worst a promotion is refused.
     fn restart(&self, pending: &mut Pending) -> bool {
         pending.restarts += 1;
         if pending.restarts > RESTARTS_MAX {
@@ -397,6 +398,7 @@ impl Fetcher {
         let Some(targets) = self.lookup.targets(&pending.query()) else { return false };
         pending.targets = targets.list;
         pending.generations = targets.generations;
+        pending.generation_reads = 0;
         pending.targets.reverse();
         true
     }
@@ -532,10 +534,15 @@ impl Fetcher {
         let run = reading.run();
         let look = match &result {
             Ok(()) => self.look(pending, &reading, &mut buffer),
+            Err(DeviceError::Gone) => {
+                self.lookup.status.device_error("read", run.zone, &DeviceError::Gone);
+                self.lookup.meta.turn_off("the device is gone");
+                Look::Unknown
+            }
             Err(error) => {
-                self.lookup.status.device_error("read", run.zone, error);
-                if *error == DeviceError::Gone {
-                    self.lookup.meta.turn_off("the device is gone");
+                // Some devices refuse to read what is erased.
+                if self.is_listed(&reading) {
+                    self.lookup.status.device_error("read", run.zone, error);
                 }
                 Look::Unknown
             }
@@ -548,16 +555,21 @@ impl Fetcher {
                 self.lookup.status.counters.false_reads.fetch_add(1, Relaxed);
                 self.advance(pending)
             }
-            // The segment is gone from the index, and its records may be elsewhere.
-            _ if matches!(&reading, Reading::Segment(segment, _) if !self.lookup.index.has_segment(segment))
-                && self.restart(pending) =>
-            {
-                self.advance(pending)
-            }
+            // What was read there may be elsewhere now.
+            _ if !self.is_listed(&reading) && self.restart(pending) => self.advance(pending),
             _ => {
                 self.lookup.status.counters.misses_for_damage.fetch_add(1, Relaxed);
                 Went::End(None)
             }
+        }
+    }
+
+    /// Whether a lookup that begins now finds the same pages. If not, their zone may have been erased.
+    fn is_listed(&self, reading: &Reading) -> bool {
+        match reading {
+            Reading::Segment(segment, _) => self.lookup.index.has_segment(segment),
+            Reading::Generation(place) => self.lookup.generations.has_chunk(place),
+            Reading::Address(place) => self.lookup.generations.has_addresses(place),
         }
     }
 

@@ -326,7 +326,7 @@ impl List {
 }
 
 /// Segments that an install or a drop took out of the list: no new lookup finds them. Their zones may be erased; a
-/// lookup that is under way may still read there, and then finds pages of another epoch.
+/// lookup that is under way may still read there. It begins again when it has found out.
 #[derive(Default, Debug)]
 pub(crate) struct Released {
     /// Segments of generations.
@@ -696,6 +696,19 @@ impl Generations {
             released.chunks.extend(gone);
         }
         self.replace(generations, old.address.clone(), released)
+    }
+
+    /// Whether lookups still find the chunk that pages are in. Its zone is not erased before they do not.
+    pub(crate) fn has_chunk(&self, place: &DataPages) -> bool {
+        let list = self.list.load();
+        list.position(place.generation).is_some_and(|n| {
+            list.newest_first[n].chunks.iter().any(|chunk| chunk.run.sequence == place.sequence)
+        })
+    }
+
+    /// The same of the segment of the address run that address pages are in.
+    pub(crate) fn has_addresses(&self, place: &AddressPages) -> bool {
+        self.list.load().address().is_some_and(|run| run.has_segment(place.sequence))
     }
 
     /// Caches an address page that was read and is valid.

@@ -3,7 +3,7 @@
 //! A lookup asks, in this order: the waiting tombstones, buffers of extents, extents on the device, segments of the log
 //! from the newest to the oldest, generations from the newest to the oldest. The first version or tombstone that it
 //! meets decides. It takes no lock that a writer holds for long. It reads the log at most [`LOG_READS_MAX`] times, and
-//! then generations at most [`GENERATION_READS_MAX`] times.
+//! then generations at most [`GENERATION_READS_MAX`] times. If the zone of a read was erased meanwhile, it begins anew.
 
 use super::buffer::{Buffer, Query};
 use super::directory::{LogSegment, PageRun, Segment};
@@ -201,6 +201,7 @@ impl Lookup {
             })
         };
         let found = find_record(segment.sequence(), segment.run.cas_base, run.first, pages, query);
+        self.note_damage(&found, || self.index.has_segment(segment));
         self.judge(found, (query, segment.sequence()), stamp, was_hit)
     }
 
@@ -213,7 +214,16 @@ impl Lookup {
         stamp: Stamp,
     ) -> Look {
         let found = find_record(place.sequence, place.cas_base, place.page, pages, query);
+        self.note_damage(&found, || self.generations.has_chunk(place));
         self.judge(found, (query, place.generation), stamp, |hash| self.generations.mark_hit(hash))
+    }
+
+    /// Counts a page that is damaged, if the pages are still listed. If not, their zone was erased under the read, and
+    /// an erased page may be anything.
+    fn note_damage(&self, found: &Result<Option<Record<'_>>, PageError>, is_listed: impl FnOnce() -> bool) {
+        if matches!(found, Err(PageError::Checksum | PageError::Shape)) && is_listed() {
+            self.status.counters.damaged_pages.fetch_add(1, Relaxed);
+        }
     }
 
     /// What a search of pages means for the lookup. `age` is the sequence of the segment, or the number of the
@@ -226,12 +236,8 @@ impl Lookup {
         was_hit: impl FnOnce(u64) -> bool,
     ) -> Look {
         match found {
-            Err(PageError::Checksum | PageError::Shape) => {
-                self.status.counters.damaged_pages.fetch_add(1, Relaxed);
-                Look::Unknown
-            }
-            // The zone was erased and written again since.
-            Err(PageError::Epoch | PageError::Number) => Look::Unknown,
+            // Damaged, or the zone was erased since, and perhaps written again.
+            Err(_) => Look::Unknown,
             Ok(None) => Look::Next,
             Ok(Some(record)) => Look::End(self.item(&record, age, was_hit(query.hash), stamp)),
         }

@@ -1,10 +1,10 @@
-//! One of two devices fails.
+//! One of two devices fails, and zones are erased under reads.
 
 use super::Bench;
 use super::fragile::FragileDevice;
 use crate::device::{Device, ZoneId, together};
-use crate::test_devices::MemoryDevice;
-use crate::{FlashOptions, Put, ZoneUse};
+use crate::test_devices::{CutDevice, Flavour, MemoryDevice};
+use crate::{Begun, FlashOptions, Put, ZoneUse};
 use std::sync::Arc;
 
 fn key(number: u32) -> Vec<u8> {
@@ -99,4 +99,58 @@ fn a_zone_that_was_full_and_not_closed_when_its_device_failed_is_lost() {
     bench.settle();
     assert_eq!(use_of(zone), ZoneUse::Retired);
     assert!(bench.flash.is_on());
+}
+
+/// Keys of one of the oldest generations are looked up, and a merge has collected its zones before they are read.
+fn collected_under_reads(device: impl Device + 'static) {
+    let mut bench = Bench::on(Arc::new(FragileDevice::new(device)), |options| {
+        options.generations = true;
+        options.memory_bytes = 8 << 20;
+        options.segment_bytes = Some(32 * 4096);
+        options.fill_percent = 90;
+    });
+    let items = 40_000;
+    fill(&bench, 0..items);
+    let mut reading = 0;
+    for n in (0..items).step_by(500) {
+        let hash = bench.hash(&key(n));
+        match bench.fetcher.begin(n.into(), hash, &key(n)) {
+            Begun::Started => reading += 1,
+            Begun::Here(_) | Begun::Absent => {}
+            Begun::Busy => break,
+        }
+    }
+    assert!(reading > 40, "{reading}");
+    let before = bench.flash.stats().zones_collected;
+    // The same keys again, so that there is garbage.
+    for n in (0..20).flat_map(|_| (0..items).filter(|n| n % 500 != 0)) {
+        if bench.flash.stats().zones_collected > before + 20 {
+            break;
+        }
+        fill(&bench, n..n + 1);
+    }
+    let stats = bench.flash.stats();
+    assert!(stats.zones_collected > before + 20, "{stats:?}");
+    let (mut found, mut done) = (0, 0);
+    bench.fetcher.kick();
+    for _ in 0..100 {
+        bench.fetcher.poll(&mut |_, answer| {
+            found += answer.is_some() as u32;
+            done += 1;
+        });
+    }
+    assert_eq!(done, reading);
+    let stats = bench.flash.stats();
+    assert_eq!((stats.damaged_pages, stats.misses_for_damage, stats.device_errors), (0, 0, 0), "{stats:?}");
+    assert!(found > reading * 9 / 10, "{found} of {reading}: {stats:?}");
+}
+
+#[test]
+fn an_item_that_a_merge_moves_under_a_read_is_found_where_erased_pages_are_zeros() {
+    collected_under_reads(CutDevice::new(Flavour::Punched, 64, 64));
+}
+
+#[test]
+fn an_item_that_a_merge_moves_under_a_read_is_found_where_erased_pages_are_refused() {
+    collected_under_reads(MemoryDevice::new(64, 64));
 }
