@@ -71,6 +71,55 @@ class Values(Case):
             self.assertTrue(replies[-2].startswith(b"-OOM"), replies[-2])
         self.assertLess(self.running.resident_bytes() - before, 64 << 20)
 
+    def test_a_list_of_values_in_a_transaction_is_bounded(self):
+        connection = self.connection(self.running)
+        self.assertEqual(ask(connection, b"SET", b"large", LARGE), b"OK")
+        before = self.running.resident_bytes()
+        connection.send(command(b"MULTI") + command(b"MGET", *[b"large"] * 5000) + command(b"GET", b"k") + command(b"EXEC"))
+        self.assertEqual([receive(connection) for _ in range(3)], [b"OK", b"QUEUED", b"QUEUED"])
+        values, other = receive(connection)
+        self.assertTrue(values.startswith(b"-OOM"), values[:100])
+        self.assertIsNone(other)
+        self.assertLess(self.running.resident_bytes() - before, 64 << 20)
+
+    def test_a_value_above_the_limit_is_refused_however_long_what_is_appended(self):
+        connection = self.connection(self.running)
+        self.assertEqual(ask(connection, b"SET", b"k", b"x" * 1_040_000), b"OK")
+        for more in (10_000, 20_000, 300_000):
+            self.assertIn(b"string exceeds maximum", ask(connection, b"APPEND", b"k", b"y" * more))
+        self.assertEqual(ask(connection, b"STRLEN", b"k"), 1_040_000)
+        self.assertEqual(ask(connection, b"APPEND", b"absent", b"y" * 20_000), 20_000)
+
+    def test_a_long_value_to_compare_with_behind_a_long_value(self):
+        connection = self.connection(self.running)
+        old = LARGE[:200_000]
+        self.assertEqual(ask(connection, b"SET", b"k", old), b"OK")
+        for new in (b"short", LARGE[:100_000]):
+            self.assertEqual(ask(connection, b"SET", b"k", new, b"IFEQ", old), b"OK")
+            self.assertEqual(ask(connection, b"GET", b"k"), new)
+            self.assertIsNone(ask(connection, b"SET", b"k", LARGE[:50_000], b"IFEQ", old))
+            self.assertEqual(ask(connection, b"SET", b"k", old), b"OK")
+
+    def test_a_long_key_whose_value_cannot_be_stored_is_told_so(self):
+        connection = self.connection(self.running)
+        value = b"x" * (1 << 20)
+        for key in (b"k" * 300, b"k"):
+            self.assertIn(b"string exceeds maximum", ask(connection, b"MSETNX", key, value))
+            self.assertIn(b"string exceeds maximum", ask(connection, b"MSET", b"other", b"v", key, value))
+
+    def test_a_value_larger_than_the_buffers_can_be_deleted(self):
+        connection = self.connection(self.server("-m", "1024", "-I", "128m"))
+        for words in ((b"DEL", b"k"), (b"UNLINK", b"k"), (b"DELEX", b"k")):
+            self.assertEqual(ask(connection, b"SET", b"k", b"x" * (70 << 20)), b"OK")
+            self.assertEqual(ask(connection, *words), 1)
+            self.assertEqual(ask(connection, b"EXISTS", b"k"), 0)
+
+    def test_why_a_connection_is_closed_is_told_to_a_client_that_still_sends(self):
+        for request in (b"*3\r\n$4\r\nMSET\r\n$1\r\nk\r\n$99999999\r\n", b"*1\r\n$x\r\n"):
+            connection = self.connection(self.running)
+            connection.send(request + b"x" * 5_000_000)
+            self.assertTrue(connection.line().startswith(b"-ERR Protocol error"))
+
     def test_a_transaction_answers_old_values_of_all_sizes_in_order(self):
         connection = self.connection(self.running)
         old = LARGE[:200_000]

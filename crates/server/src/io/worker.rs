@@ -359,6 +359,8 @@ impl<S: Service, D: Driver> Worker<S, D> {
         let gone = |link: &mut BoxedLink<S::Connection, D>| link.is_closing() && !D::is_busy(&link.state);
         let Some(link) = self.links[slot].take_if(gone) else { return };
         self.shared.registry.set(self.number, slot, None);
+        // What the conversation still held goes with it.
+        self.parking.note(slot, 0, false, 0);
         let reason = link.close_reason();
         self.service.closed(link.into_conversation(), reason);
         self.free.push(slot);

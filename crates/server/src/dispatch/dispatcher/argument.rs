@@ -9,18 +9,19 @@ use crate::dispatch::connection::Connection;
 use crate::dispatch::execute::UploadEnd;
 use crate::dispatch::item_key::is_plain;
 use crate::dispatch::operation::{Change, ItemKey, Operation, StoreItem};
+use crate::dispatch::outcome::Outcome;
 use crate::dispatch::progress::{Busy, Taking};
 use crate::dispatch::protocols::resp::errors;
 use crate::dispatch::protocols::resp::{self, Moment};
 use crate::io::{Buffers, Charge, Ready};
-use larder_cache::{Expiry, Mode, Store};
+use larder_cache::{Expiry, Mode, Store, StoreOutcome};
 use larder_protocol::resp::{
     Args, Fault, Id, Options, Resume, Step, Upload, Version, compose as words, parse,
 };
 use std::sync::Arc;
 
-/// The most bytes of the arguments behind a value.
-const BEHIND_BYTES_MAX: usize = 64 << 10;
+/// The most bytes of the arguments behind a value that are copied in one go.
+const BEHIND_BYTES_AT_ONCE: usize = 64 << 10;
 /// What follows a value.
 const END: &[u8] = b"\r\n";
 
@@ -52,6 +53,7 @@ impl Dispatcher {
             let error = &errors::NO_MEMORY;
             resp::say_error(&mut connection.output, error);
             connection.output.close();
+            connection.ends_unserved = true;
             return Progressed::Request;
         }
         let taken = refused.is_none().then(|| self.executor.begin_argument(hash, body_bytes)).flatten();
@@ -86,7 +88,7 @@ impl Dispatcher {
                 return;
             }
         };
-        let input = ready.input;
+        let (input, behind_bytes_max) = (ready.input, self.request_bytes_max());
         let mut take = |count: usize| {
             ready.consumed += count;
             &input[ready.consumed..]
@@ -97,7 +99,9 @@ impl Dispatcher {
         }
         if !taking.wants_body() && !taking.is_complete {
             let came = match taking.take_end(rest) {
-                Behind::Complete(taken) => taking.take_behind(take(taken), self.state.buffers()),
+                Behind::Complete(taken) => {
+                    taking.take_behind(take(taken), behind_bytes_max, self.state.buffers())
+                }
                 other => other,
             };
             match came {
@@ -108,9 +112,10 @@ impl Dispatcher {
                 Behind::Missing(taken) => _ = take(taken),
                 Behind::Fault(fault) => {
                     self.executor.abandon_argument(*taking);
-                    let error = errors::protocol_error(fault, BEHIND_BYTES_MAX);
+                    let error = errors::protocol_error(fault, behind_bytes_max);
                     resp::say_error(&mut ready.connection.output, &error);
                     ready.connection.output.close();
+                    ready.connection.ends_unserved = true;
                     return;
                 }
             }
@@ -167,6 +172,13 @@ impl Dispatcher {
             Operation::Store(store) => {
                 let outcome =
                     executor.finish_upload(connection.progress.fd, upload, store, UploadEnd::Complete);
+                let outcome = match outcome {
+                    // What memcached calls not stored: the value would be too long.
+                    Outcome::Stored(StoreOutcome::NotStored) if command.id == Id::Append => {
+                        Outcome::Stored(StoreOutcome::TooLarge)
+                    }
+                    outcome => outcome,
+                };
                 resp::compose(form, output, version, outcome);
             }
             Operation::Edit(key, change) => {
@@ -238,8 +250,8 @@ impl Taking {
 
     /// Takes in the arguments behind the large one. What is copied of the input is what the parser asks for, because
     /// other requests may follow.
-    fn take_behind(&mut self, input: &[u8], buffers: Option<&Arc<Buffers>>) -> Behind {
-        let options = Options { request_bytes_max: BEHIND_BYTES_MAX, ..Options::default() };
+    fn take_behind(&mut self, input: &[u8], bytes_max: usize, buffers: Option<&Arc<Buffers>>) -> Behind {
+        let options = Options { request_bytes_max: bytes_max, ..Options::default() };
         let mut rest = input;
         loop {
             let missing = match parse(&self.behind, &options, &mut self.behind_read) {
@@ -250,7 +262,7 @@ impl Taking {
                 Step::Fault(fault) => return Behind::Fault(fault),
                 Step::Inline { .. } | Step::Upload(_) => return Behind::Fault(Fault::TooLarge),
             };
-            let here = &rest[..rest.len().min(BEHIND_BYTES_MAX)];
+            let here = &rest[..rest.len().min(BEHIND_BYTES_AT_ONCE)];
             let more = match missing {
                 // The parser asks for one byte after the other of a line that says how long an argument is.
                 1 => here.iter().position(|byte| *byte == b'\n').map_or(here.len(), |at| at + 1),

@@ -379,7 +379,7 @@ impl Dispatcher {
         let get = Get { key: op.key, hash: op.hash, with_cas: false, touch: None };
         let Connection { output, progress, session, .. } = connection;
         let Some(session) = session else { return Progressed::Request };
-        let reply = resp::ValueReply { output, version: session.version };
+        let reply = resp::ValueReply { output, version: session.version, of_several: read.of_several };
         if !self.executor.get(progress, &get, hint, reply) {
             return Progressed::Waits;
         }
@@ -458,6 +458,7 @@ impl Dispatcher {
         self.resp.counts().error(&error);
         resp::say_error(&mut connection.output, &error);
         connection.output.close();
+        connection.ends_unserved = true;
         Progressed::Request
     }
 

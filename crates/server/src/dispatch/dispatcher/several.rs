@@ -11,7 +11,7 @@ use super::{Dispatcher, Progressed};
 use crate::dispatch::connection::Connection;
 use crate::dispatch::fleet::Fleet;
 use crate::dispatch::operation::Need;
-use crate::dispatch::outcome::{Looked, Outcome};
+use crate::dispatch::outcome::{EditOutcome, Looked, Outcome};
 use crate::dispatch::progress::Busy;
 use crate::dispatch::protocols::resp::errors::{self, Error};
 use crate::dispatch::protocols::resp::{self, Form, Moment};
@@ -34,12 +34,14 @@ impl Dispatcher {
             resp::say_error(&mut connection.output, &errors::wrong_arity(command));
             return Progressed::Request;
         }
+        let reply_bytes_max = self.request_bytes_max();
         let Dispatcher { executor, resp: RespWorker { rooms: [room, _], .. }, .. } = self;
         let Connection { output, progress, session, keys_done, .. } = connection;
         let Some(session) = session else { return Progressed::Request };
         if *keys_done == 0 {
             session.sum = 0;
         }
+        let reply_from = output.len();
         let moment = Moment::new(executor.now_ms(), executor.clock());
         let (version, shows_values) = (session.version, command.id == Id::Mget);
         let in_transaction = session.transaction.is_some();
@@ -65,11 +67,7 @@ impl Dispatcher {
             let mut counts = false;
             let is_answered = executor.execute(progress, &operation, |outcome| {
                 counts = counts_as_one(&outcome);
-                failure = match &outcome {
-                    Outcome::Stored(StoreOutcome::TooLarge) => Some(errors::TOO_LARGE),
-                    Outcome::Stored(StoreOutcome::NoRoom) => Some(errors::NO_MEMORY),
-                    _ => None,
-                };
+                failure = failure_of(&outcome);
                 match outcome {
                     Outcome::Looked(Looked::NoMemory) if shows_values => {
                         words::null(output.buffer(), version);
@@ -87,6 +85,12 @@ impl Dispatcher {
             }
             session.sum += i64::from(counts);
             *keys_done += 1;
+            // A transaction does not wait for the client in its middle.
+            if in_transaction && shows_values && output.len() > reply_bytes_max {
+                output.truncate(reply_from);
+                failure = Some(errors::REPLIES_TOO_LARGE);
+                break;
+            }
             // The client has to take what there is before it gets more.
             let has_to_wait = output.is_full() || progress.busy.is_some();
             if (has_to_wait || *keys_done >= keys_max) && rest.len() > 0 && !in_transaction {
@@ -143,11 +147,7 @@ impl Dispatcher {
             let item = room.item_key(key, |key| executor.hash(key));
             let operation = resp::each_operation(command.id, item, value, moment);
             executor.execute(progress, &operation, |outcome| {
-                failure = match outcome {
-                    Outcome::Stored(StoreOutcome::TooLarge) => Some(errors::TOO_LARGE),
-                    Outcome::Stored(StoreOutcome::NoRoom) => Some(errors::NO_MEMORY),
-                    _ => None,
-                };
+                failure = failure_of(&outcome);
                 b""
             });
         }
@@ -248,6 +248,9 @@ impl Dispatcher {
             }
             let item = room.item_key(key, |key| executor.hash(key));
             are_here &= executor.bring_key(&mut connection.progress, item.hash, item.key, Need::Memory);
+            if connection.progress.busy.is_some() {
+                return false;
+            }
             if executor.version_of(&item).is_some_and(|(own, _)| own <= cas) {
                 executor.delete_quietly(item.key, item.hash);
             }
@@ -269,7 +272,24 @@ impl Dispatcher {
         for key in keys {
             let item = room.item_key(key, |key| executor.hash(key));
             are_here &= executor.bring_key(&mut connection.progress, item.hash, item.key, Need::Memory);
+            // A value that comes in parts comes alone.
+            if connection.progress.busy.is_some() {
+                return false;
+            }
         }
         are_here
+    }
+}
+
+/// Why one key of several could not be changed.
+fn failure_of(outcome: &Outcome<'_>) -> Option<Error> {
+    match outcome {
+        Outcome::Stored(StoreOutcome::TooLarge) | Outcome::Edited(EditOutcome::TooLarge) => {
+            Some(errors::TOO_LARGE)
+        }
+        Outcome::Stored(StoreOutcome::NoRoom) | Outcome::Edited(EditOutcome::NoMemory) => {
+            Some(errors::NO_MEMORY)
+        }
+        _ => None,
     }
 }

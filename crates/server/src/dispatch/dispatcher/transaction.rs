@@ -210,7 +210,9 @@ impl Dispatcher {
         let watched: Vec<Vec<u8>> =
             session.map_or(Vec::new(), |session| session.watched.keys().cloned().collect());
         let are_watched_here = self.bring_keys(connection, watched.iter().map(|key| &key[..]));
-        self.bring_keys(connection, transaction.keys()) && are_watched_here
+        connection.progress.busy.is_none()
+            && self.bring_keys(connection, transaction.keys())
+            && are_watched_here
     }
 
     /// `RESET` and the like: what the connection was in the middle of is forgotten.

@@ -96,6 +96,7 @@ impl Executor {
             Change::Overwrite { offset, bytes } => (*offset as usize).saturating_add(bytes.len()).max(large),
             Change::SetBit { offset, .. } => ((offset / 8) as usize + 1).max(large),
             Change::Append(_) | Change::Expire { .. } | Change::Persist => 0,
+            Change::Remove(condition) if !condition.compares() => 0,
             Change::Replace { shows_old: false, condition, .. } if !condition.compares() => 0,
             _ => large,
         };
@@ -390,6 +391,8 @@ fn decide(
                 Edit::Keep
             }
         }
+        // Flash may have an item that could not be brought to memory.
+        Change::Remove(Condition::Always) if present.is_none() && key.head.is_empty() => Edit::Remove,
         Change::Remove(condition) => {
             seen.is_done = present.is_some() && holds(condition, present);
             if seen.is_done { Edit::Remove } else { Edit::Keep }

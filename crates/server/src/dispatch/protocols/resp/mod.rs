@@ -88,6 +88,8 @@ pub(in crate::dispatch) fn say(output: &mut Output, text: &str) {
 pub(in crate::dispatch) struct ValueReply<'a> {
     pub(in crate::dispatch) output: &'a mut Output,
     pub(in crate::dispatch) version: Version,
+    /// It is an element of a list, where no client expects an error.
+    pub(in crate::dispatch) of_several: bool,
 }
 
 impl ComposeGet for ValueReply<'_> {
@@ -96,6 +98,7 @@ impl ComposeGet for ValueReply<'_> {
         match outcome {
             GetOutcome::Hit(FoundItem { value, .. }) => return compose_value(self.output, value),
             GetOutcome::Miss => words::null(self.output.buffer(), self.version),
+            GetOutcome::NoMemory if self.of_several => words::null(self.output.buffer(), self.version),
             GetOutcome::NoMemory => say_error(self.output, &errors::NO_MEMORY),
         }
         b""
