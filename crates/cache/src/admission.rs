@@ -153,9 +153,12 @@ impl Admission {
         Admitted::Yes
     }
 
-    /// Flash was too far behind to take an item that was admitted.
+    /// Flash was too far behind to take an item that was admitted. What the budget has paid for it comes back.
     pub(crate) fn note_shed(&mut self, offered: &Offered, worth: WorthOptions) {
         self.pace.lose(offered, worth);
+        if let Some(budget) = &mut self.budget {
+            budget.left = budget.left.saturating_add_unsigned(offered.bytes).min(burst(budget.per_day));
+        }
     }
 
     /// Bytes of the table of evicted keys and of the rankings.
@@ -489,6 +492,22 @@ mod tests {
         assert!((1500..=2150).contains(&hour(&mut admission, 6)));
         admission.set_write_budget(None);
         assert_eq!(hour(&mut admission, 7), 3600);
+    }
+
+    #[test]
+    fn what_flash_does_not_take_costs_no_budget() {
+        let options = AdmissionOptions { write_bytes_per_day: Some(2400), ..AdmissionOptions::default() };
+        let mut admission = Admission::new(options);
+        let item = offered(1);
+        let mut admit = |is_shed| {
+            let is_admitted = judge(&mut admission, &item, 10) == Admitted::Yes;
+            if is_admitted && is_shed {
+                admission.note_shed(&item, WorthOptions::default());
+            }
+            is_admitted
+        };
+        assert!((0..100).all(|_| admit(true)));
+        assert_eq!((0..100).filter(|_| admit(false)).count(), 1, "an hour's budget");
     }
 
     #[test]

@@ -348,7 +348,7 @@ impl SizingDesk {
             self.uses.give_back(page);
         }
         let totals = store.totals();
-        let reads = totals.get_hits + totals.get_misses;
+        let reads = totals.get_hits + totals.get_misses + totals.uses_beside_gets;
         let mut counted = reads.saturating_sub(std::mem::replace(&mut samples.reads_seen, reads)) as f64;
         let dropped = self.uses.dropped_pages();
         let lost = dropped - std::mem::replace(&mut samples.dropped_seen, dropped);

@@ -77,6 +77,7 @@ impl Worker {
         if store.mode == Mode::Add {
             // memcached counts a refused add as a use of the item.
             self.get(store.hash, store.key);
+            self.counters().uses_beside_gets.add(1);
             return Err(StoreOutcome::NotStored);
         }
         let cas = hit.cas();
@@ -318,18 +319,24 @@ impl Worker {
         self.change_expiry(hash, key, expiry, true)
     }
 
-    /// Sets the expiry of the item of `key`. It counts as a use of the item, but not as a read.
+    /// Sets the expiry of the item of `key`, which was read just now: that was the use of it.
     pub fn set_expiry(&mut self, hash: KeyHash, key: &[u8], expiry: Expiry) -> Touched {
         self.change_expiry(hash, key, expiry, false)
     }
 
-    fn change_expiry(&mut self, hash: KeyHash, key: &[u8], expiry: Expiry, is_read: bool) -> Touched {
+    fn change_expiry(&mut self, hash: KeyHash, key: &[u8], expiry: Expiry, is_use: bool) -> Touched {
+        let mut is_noted = false;
         loop {
-            let Some(hit) = self.get(hash, key) else { return Touched::NotFound };
-            if is_read {
+            let hit = if is_use && !is_noted { self.get(hash, key) } else { self.peek(hash, key) };
+            let Some(hit) = hit else { return Touched::NotFound };
+            if is_use {
                 self.note_fetch(&hit);
             }
             let at = hit.at;
+            if !is_noted {
+                self.counters().uses_beside_gets.add(1);
+                is_noted = true;
+            }
             if let Some(touched) = self.touch_at(hash, key, at, None, expiry) {
                 return touched;
             }

@@ -106,6 +106,41 @@ fn a_small_cache_foretells_what_a_larger_one_misses() {
     assert!((now - missed).abs() < 0.1, "LRU would miss {now}, the cache missed {missed}");
 }
 
+/// Half of the reads also touch, as `gat` does, and are counted as touches.
+#[test]
+fn reads_that_touch_count_once() {
+    let cache = cache(32);
+    let mut worker = cache.worker();
+    let (mut load, mut hits, reads) = (Load::new(300_000), 0, 400_000);
+    for n in 0..reads {
+        let key = format!("key:{}", load.key());
+        let hash = cache.hash(key.as_bytes());
+        let is_hit = worker.get(hash, key.as_bytes()).is_some();
+        hits += u32::from(is_hit);
+        match (is_hit, n % 2 == 0) {
+            (true, true) => worker.counters().get_hits.add(1),
+            (true, false) => _ = worker.set_expiry(hash, key.as_bytes(), Expiry::NEVER),
+            (false, _) => {
+                worker.counters().get_misses.add(1);
+                worker.note_miss(hash, key.as_bytes());
+                worker.store(&Store::set(key.as_bytes(), hash, &[7; 500]));
+            }
+        }
+        if n % 64 == 0 {
+            worker.quiesce();
+        }
+        if n % 2048 == 0 {
+            worker.tick();
+            cache.tick();
+            cache.tend();
+        }
+    }
+    let missed = 1.0 - f64::from(hits) / f64::from(reads);
+    let sizing = cache.sizing();
+    let now = sizing.curve.at(sizing.capacity_bytes).miss_ratio;
+    assert!((now - missed).abs() < 0.06, "LRU would miss {now}, the cache missed {missed}");
+}
+
 #[test]
 fn a_cache_that_nobody_reads_says_so() {
     let cache = cache(16);

@@ -177,9 +177,13 @@ impl Executor {
     ) {
         let Read { key, hash, .. } = *read;
         let missing = read.create.as_ref().filter(|_| self.worker.peek(hash, key).is_none());
+        if missing.is_some() {
+            self.worker.note_miss(hash, key);
+        }
         // Another client may create the item first: then it is there, with its token given away.
         let created = missing.is_some_and(|create| self.create(key, hash, create));
-        let hit = match read.leaves_no_trace {
+        // What was missing is shown, but was not used.
+        let hit = match read.leaves_no_trace || missing.is_some() {
             true => self.worker.peek(hash, key),
             false => self.worker.get(hash, key),
         };
@@ -188,7 +192,9 @@ impl Executor {
         let Some(hit) = hit else {
             counters.cmd_get.add(1);
             counters.get_misses.add(1);
-            self.worker.note_miss(hash, key);
+            if missing.is_none() {
+                self.worker.note_miss(hash, key);
+            }
             let is_refused = missing.is_some() && !created;
             let outcome = if is_refused { ReadOutcome::NoMemoryToCreate } else { ReadOutcome::Miss };
             compose(Outcome::Read(outcome));
@@ -227,7 +233,7 @@ impl Executor {
             recache => is_stale || wants_recache(recache, expiry),
         };
         let token_won = created || (!token_taken && wants_token && self.worker.claim_token(hash, key));
-        if token_won {
+        if token_won && !created {
             // The client fetches the value now, whether there is an old one or none.
             self.worker.note_miss(hash, key);
         }
