@@ -7,7 +7,7 @@ use super::lookup::Lookup;
 use super::merging::{Merging, RECLAIMED_BYTES_MIN, Round};
 use super::release::Release;
 use super::space::Space;
-use super::survivors::Survivors;
+use super::survivors::{Survivors, Unkept};
 use crate::options::{FlashOptions, ReclaimPolicy};
 use crate::space::Work;
 use std::sync::atomic::Ordering::Relaxed;
@@ -158,16 +158,21 @@ impl Reclaim {
             let must_go = keep_percent < 100 || self.space.is_down_to_reserve();
             return is_below_low && must_go && self.drop_oldest();
         };
-        let after = self.survivors.keep(victim.zone, keep_percent);
-        self.space.end_draining(victim.zone, after);
-        self.lookup.status.counters.reclaims.fetch_add(after.is_some() as u64, Relaxed);
+        let kept = self.survivors.keep(victim.zone, keep_percent);
+        self.space.end_draining(victim.zone, kept.ok());
+        self.lookup.status.counters.reclaims.fetch_add(kept.is_ok() as u64, Relaxed);
         self.release.drained();
         if self.space.is_short() && self.space.draining() >= DRAINING_MAX {
             // Where few records go to the log, its segment with the survivors would stay open for long.
             self.log.seal_all();
         }
         self.space.note_reclaimed(begun.elapsed().as_secs_f64());
-        // A zone that could not be read would be chosen again by the next round.
-        after.is_some() || self.drop_oldest()
+        match kept {
+            Ok(_) => true,
+            // The next round would choose the zone again.
+            Err(Unkept::Failed) => self.drop_oldest(),
+            // The zone is as it was. A stop ends here, so that a restart finds all that is in it.
+            Err(Unkept::NoRoom) => false,
+        }
     }
 }

@@ -37,6 +37,25 @@ fn is_later_part(record: &Record<'_>) -> bool {
     record.part.is_some_and(|part| part.number > 0)
 }
 
+/// Why a zone was not kept to its end. It has to stay as it was.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Unkept {
+    /// It cannot be read, or the device took nothing for so long that what was kept found no room.
+    Failed,
+    /// There is no room in the log now, and nobody makes any: the tier stops, or it runs without threads.
+    NoRoom,
+}
+
+/// The outcome for an extent. Where something newer has replaced it, there is nothing to be kept.
+fn unless_changed(appended: Result<u64, Refused>) -> Result<u64, Unkept> {
+    match appended {
+        Ok(sequence) => Ok(sequence),
+        Err(Refused::Changed) => Ok(0),
+        Err(Refused::NoRoom) => Err(Unkept::NoRoom),
+        Err(Refused::Stalled) => Err(Unkept::Failed),
+    }
+}
+
 /// Appends survivors of a zone to the log again.
 pub(crate) struct Survivors {
     lookup: Lookup,
@@ -61,9 +80,11 @@ impl Survivors {
 
     /// Appends again what is worth it: what was read since it was written, and as much of the rest that `percent` of
     /// all live records are kept. Returns the sequence of the newest segment that took any of it (0: none): when that
-    /// is durable the zone can go. `None` if the zone could not be read to its end, or the log had no room: then the
-    /// zone must stay.
-    pub(crate) fn keep(&self, zone: ZoneId, percent: u32) -> Option<u64> {
+    /// is durable the zone can go.
+    ///
+    /// # Errors
+    /// See [`Unkept`]. Some of its records may have been appended again.
+    pub(crate) fn keep(&self, zone: ZoneId, percent: u32) -> Result<u64, Unkept> {
         let segments = self.space.segments(zone);
         let mut newest = 0;
         let mut quota = KeepQuota { live: 0, kept: 0, percent };
@@ -71,24 +92,24 @@ impl Survivors {
         for segment in segments.iter().filter(|segment| segment.sequence() >= floor) {
             newest = newest.max(self.keep_segment(segment, &mut quota)?);
         }
-        Some(newest)
+        Ok(newest)
     }
 
-    fn keep_segment(&self, segment: &Arc<Segment>, quota: &mut KeepQuota) -> Option<u64> {
+    fn keep_segment(&self, segment: &Arc<Segment>, quota: &mut KeepQuota) -> Result<u64, Unkept> {
         let mut scan = Scan::over(&*self.device, &self.hasher, segment.run, self.chunk_pages);
         let mut newest = 0;
         let mut slice = TimeSlice::begin(&self.lookup.status);
         loop {
             slice.yield_if_due(|| self.log.is_urgent());
             match scan.next() {
-                Ok(None) => return Some(newest),
+                Ok(None) => return Ok(newest),
                 Ok(Some(scanned)) => match segment.kind {
                     Kind::Extents => newest = newest.max(self.keep_extent(segment, &scanned, quota)?),
                     _ => newest = newest.max(self.keep_record(segment, &scanned, quota)?),
                 },
                 Err(error) => {
                     self.lookup.status.scan_error(segment.zone(), &error);
-                    return None;
+                    return Err(Unkept::Failed);
                 }
             }
         }
@@ -120,35 +141,31 @@ impl Survivors {
         record.expired(self.lookup.status.now().saturating_add(self.cutoff_s))
     }
 
-    fn keep_extent(&self, segment: &Segment, scanned: &Scanned<'_>, quota: &mut KeepQuota) -> Option<u64> {
+    fn keep_extent(
+        &self,
+        segment: &Segment,
+        scanned: &Scanned<'_>,
+        quota: &mut KeepQuota,
+    ) -> Result<u64, Unkept> {
         let Scanned { hash, record, .. } = *scanned;
         let stamp = self.lookup.meta.stamp(hash);
         if self.is_flushed(segment, hash) || !self.lookup.index.leads_to(hash, segment) {
-            return Some(0);
+            return Ok(0);
         }
         let goes = self.is_dying(&record) || self.is_deleted(segment, &record);
         if goes || !self.is_worth_keeping(segment, hash, quota) {
             return self.drop_extent(hash, &record, stamp);
         }
-        match self.append(hash, &record, stamp) {
-            Ok(sequence) => Some(sequence),
-            Err(Refused::Changed) => Some(0),
-            Err(Refused::NoRoom) => self.drop_extent(hash, &record, stamp),
-            Err(Refused::Stalled) => None,
-        }
+        unless_changed(self.append(hash, &record, stamp))
     }
 
     /// An extent that goes hides nothing in the log. But if older extents of its hash are dead, it was all that said
     /// so, and a tombstone says it from now on.
-    fn drop_extent(&self, hash: u64, record: &Record<'_>, stamp: Stamp) -> Option<u64> {
+    fn drop_extent(&self, hash: u64, record: &Record<'_>, stamp: Stamp) -> Result<u64, Unkept> {
         if !self.log.must_mark(hash) || is_later_part(record) {
-            return Some(0);
+            return Ok(0);
         }
-        match self.append_waiting(hash, &Record::tombstone(record.key, true), stamp) {
-            Ok(sequence) => Some(sequence),
-            Err(Refused::Changed) => Some(0),
-            Err(Refused::NoRoom | Refused::Stalled) => None,
-        }
+        unless_changed(self.append_waiting(hash, &Record::tombstone(record.key, true), stamp))
     }
 
     /// Appends a record again, and counts it.
@@ -163,7 +180,8 @@ impl Survivors {
         kept
     }
 
-    /// Appends a record again, or a tombstone in its stead. Waits for room in the log while threads make it.
+    /// Appends a record again, or a tombstone in its stead. Waits for room in the log while threads make it: nothing is
+    /// lost because they do not any more.
     fn append_waiting(&self, hash: u64, record: &Record<'_>, stamp: Stamp) -> Result<u64, Refused> {
         let begun = Instant::now();
         loop {
@@ -185,19 +203,20 @@ impl Survivors {
         segment: &Arc<Segment>,
         scanned: &Scanned<'_>,
         quota: &mut KeepQuota,
-    ) -> Option<u64> {
+    ) -> Result<u64, Unkept> {
         let Scanned { hash, record, .. } = *scanned;
         let worth =
             !record.tombstone && !self.is_dying(&record) && self.is_worth_keeping(segment, hash, quota);
         for _ in 0..TRIES_MAX {
             match self.try_keep_record(segment, hash, &record, worth) {
-                Ok(sequence) => return Some(sequence),
-                Err(Refused::NoRoom | Refused::Stalled) => break,
+                Ok(sequence) => return Ok(sequence),
+                Err(Refused::NoRoom) => return Err(Unkept::NoRoom),
+                Err(Refused::Stalled) => return Err(Unkept::Failed),
                 // Something happened under such a hash, perhaps to another key: judge the record again.
                 Err(Refused::Changed) => {}
             }
         }
-        None
+        Err(Unkept::Failed)
     }
 
     fn try_keep_record(
@@ -234,10 +253,7 @@ impl Survivors {
         }
         if worth && is_newest && !self.is_deleted(segment, record) {
             let record = Record { supersedes_extent: hides_extents, ..*record };
-            match self.append(hash, &record, stamp) {
-                Err(Refused::NoRoom) => {}
-                other => return other,
-            }
+            return self.append(hash, &record, stamp);
         }
         if (older || hides_extents || !is_newest) && !is_later_part(record) {
             // The extents that a tombstone is about stay the same when it moves to another segment.

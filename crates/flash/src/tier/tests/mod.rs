@@ -4,6 +4,7 @@ mod generations;
 mod holds;
 mod invalidations;
 mod model;
+mod reclaim;
 mod rules;
 mod stress;
 
