@@ -95,6 +95,14 @@ impl DeadExtents {
         self.len == 0 && self.forgotten.is_none()
     }
 
+    /// The oldest segment that has dead extents; 0 if some were forgotten, and `u64::MAX` if there is none.
+    pub(crate) fn oldest(&self) -> u64 {
+        match self.forgotten {
+            Some(_) => 0,
+            None => self.segments.keys().copied().min().unwrap_or(u64::MAX),
+        }
+    }
+
     /// Memory taken, bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.len * EACH_BYTES
@@ -128,6 +136,8 @@ mod tests {
                     prop_assert!(dead.forgotten.is_some() || dead.contains(hash) == known);
                 }
                 prop_assert!(dead.bytes() <= room * EACH_BYTES);
+                let oldest = twin.first().map_or(u64::MAX, |(segment, _)| *segment);
+                prop_assert_eq!(dead.oldest(), if dead.forgotten.is_some() { 0 } else { oldest });
             }
             for segment in segments.clone() {
                 segments.remove(&segment);

@@ -61,6 +61,13 @@ impl BufferShape {
         (self.record_bytes() + self.entries() * size_of::<Entry>() + self.chains() * 4) as u64
     }
 
+    /// Whether an extent of this length fits into an empty buffer.
+    pub(crate) fn takes_extent(self, bytes: usize) -> bool {
+        let data_pages = bytes.div_ceil(PAYLOAD_BYTES) as u32;
+        let pages = 1 + data_pages + foot_pages_max(data_pages, 0, 0, 1);
+        bytes <= self.record_bytes() && pages <= self.segment_pages
+    }
+
     /// Length of records that fit into an empty buffer in any case, bytes.
     pub(crate) fn record_bytes_max(self) -> usize {
         self.record_bytes() / 2

@@ -104,8 +104,6 @@ pub(crate) enum Refused {
     NoRoom,
     /// Something happened under its hash since it was judged.
     Changed,
-    /// There was no room for so long that the device may be full of what waits for a zone.
-    Stalled,
 }
 
 /// The log.
@@ -128,6 +126,8 @@ pub(crate) struct Log {
     superseded_bytes: AtomicU64,
     /// When it was last logged that ranges of hashes are dropped, unix seconds.
     warned_unix_s: AtomicU32,
+    /// See [`Log::progress`].
+    progress: AtomicU64,
     /// What the next sweep of the log table takes out. Held by the thread that sweeps: one at a time.
     sweeping: Mutex<Retired>,
 }
@@ -164,6 +164,7 @@ impl Log {
             close_zone: AtomicBool::new(false),
             superseded_bytes: AtomicU64::new(0),
             warned_unix_s: AtomicU32::new(0),
+            progress: AtomicU64::new(0),
             sweeping: Mutex::default(),
         }
     }
@@ -675,6 +676,16 @@ impl Log {
         append.sealed.len() > 1 || append.free.len() <= 1
     }
 
+    /// A number that changes whenever the device takes pages of a segment.
+    pub(crate) fn progress(&self) -> u64 {
+        self.progress.load(Relaxed)
+    }
+
+    /// The device has taken pages of a segment.
+    pub(crate) fn note_progress(&self) {
+        self.progress.fetch_add(1, Relaxed);
+    }
+
     /// Makes a segment that was written one that is found on the device. `order` has the numbers of the records that
     /// were written.
     pub(crate) fn install(&self, buffer: &Buffer, content: &Content, order: &[u32], facts: SegmentSummary) {
@@ -796,6 +807,17 @@ impl Log {
         let buffers = append.free.len().saturating_sub(usize::from(spare));
         let all_bytes = u64::from(self.shape.buffers) * buffer_bytes;
         Room { free_bytes: in_open + buffers as u64 * buffer_bytes, buffer_bytes, all_bytes }
+    }
+
+    /// Whether a segment that has nothing else takes a record.
+    pub(crate) fn fits_a_segment(&self, record: &Record<'_>) -> bool {
+        // A CAS number takes the most bytes where it counts from 0.
+        !is_extent(record) || self.shape.buffer.takes_extent(record.encoded_bytes(0))
+    }
+
+    /// The lowest sequence of a segment that has dead extents; 0 if that is not known, and `u64::MAX` if there is none.
+    pub(crate) fn oldest_dead_extent(&self) -> u64 {
+        self.append().dead.oldest()
     }
 
     /// Whether at least `count` numbers of the log table are free.

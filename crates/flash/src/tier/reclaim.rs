@@ -6,8 +6,8 @@ use super::log::Log;
 use super::lookup::Lookup;
 use super::merging::{Merging, RECLAIMED_BYTES_MIN, Round};
 use super::release::Release;
-use super::space::Space;
-use super::survivors::{Survivors, Unkept};
+use super::space::{Space, Unkept};
+use super::survivors::Survivors;
 use crate::options::{FlashOptions, ReclaimPolicy};
 use crate::space::Work;
 use std::sync::atomic::Ordering::Relaxed;
@@ -101,9 +101,11 @@ impl Reclaim {
         worked || released
     }
 
-    /// Drops what is oldest.
+    /// Drops what could not be read, or what is oldest.
     fn drop_oldest(&self) -> bool {
-        self.lookup.has_generations && self.release.drop_oldest_of_all() || self.release.drop_oldest()
+        self.release.drop_unreadable_extents()
+            || self.lookup.has_generations && self.release.drop_oldest_of_all()
+            || self.release.drop_oldest()
     }
 
     /// Makes room for the writer, which has found no erased zone for so long. While there is garbage, a reclaim makes
@@ -118,6 +120,11 @@ impl Reclaim {
             return false;
         }
         let drops_forced = &self.lookup.status.counters.drops_forced;
+        // A round that is under way may be reading such a zone again.
+        if self.reclaiming.try_lock().is_ok_and(|_reclaiming| self.release.drop_unreadable_extents()) {
+            drops_forced.fetch_add(1, Relaxed);
+            return true;
+        }
         let recovering = || self.lookup.status.is_recovering();
         if self.lookup.has_generations && !recovering() && self.release.drop_oldest_of_all() {
             drops_forced.fetch_add(1, Relaxed);
@@ -159,7 +166,7 @@ impl Reclaim {
             return is_below_low && must_go && self.drop_oldest();
         };
         let kept = self.survivors.keep(victim.zone, keep_percent);
-        self.space.end_draining(victim.zone, kept.ok());
+        self.space.end_draining(victim.zone, kept);
         self.lookup.status.counters.reclaims.fetch_add(kept.is_ok() as u64, Relaxed);
         self.release.drained();
         if self.space.is_short() && self.space.draining() >= DRAINING_MAX {
@@ -168,11 +175,15 @@ impl Reclaim {
         }
         self.space.note_reclaimed(begun.elapsed().as_secs_f64());
         match kept {
-            Ok(_) => true,
-            // The next round would choose the zone again.
-            Err(Unkept::Failed) => self.drop_oldest(),
-            // The zone is as it was. A stop ends here, so that a restart finds all that is in it.
-            Err(Unkept::NoRoom) => false,
+            // After a zone that cannot be read, the next round chooses another one.
+            Ok(_) | Err(Unkept::Unreadable) => true,
+            // At a stop, a restart finds all that is in the zone. Otherwise the writer may wait for an erased zone, and
+            // cannot make room itself during a round.
+            Err(Unkept::NotNow) => {
+                let status = &self.lookup.status;
+                let goes_on = status.is_threaded() && !status.is_stopping();
+                goes_on && self.space.is_used_up() && self.drop_oldest()
+            }
         }
     }
 }

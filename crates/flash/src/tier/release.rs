@@ -126,6 +126,15 @@ impl Release {
         dropped
     }
 
+    /// Drops a zone of extents that a reclaim could not read, unless one of its extents may be all that says that an
+    /// older one is dead.
+    pub(crate) fn drop_unreadable_extents(&self) -> bool {
+        let releasing = self.lock();
+        let dead_from = self.log.oldest_dead_extent();
+        let zone = self.space.unreadable_extents(dead_from);
+        self.count_drop(zone.is_some_and(|zone| releasing.zone(zone)))
+    }
+
     /// Drops the oldest zone of extents, because the extent table is full.
     pub(crate) fn drop_oldest_extents(&self) -> bool {
         let releasing = self.lock();

@@ -15,6 +15,7 @@ use crate::segment::Kind;
 use crate::space::{self, ChannelLoad, FreeZones, Meter, Watermarks, Work, ZoneSummary};
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
 
 /// Seconds of writing that the measured write rate looks back on.
 const RATE_WINDOW_S: f64 = 10.0;
@@ -24,6 +25,8 @@ const DROPPED_PER_PERCENT: u32 = 5;
 const RESERVE_PART: u32 = 16;
 /// Reclaim hurries when one zone in so many is erased beyond those that are kept.
 const HURRY_PART: u32 = 32;
+/// For how long a zone that could not be read is not reclaimed.
+const UNREADABLE_FOR: Duration = Duration::from_secs(60);
 
 /// What a zone is used for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,6 +60,8 @@ struct Zone {
     resets: u64,
     /// Segments below this sequence do not exist in it: a restart ignores them.
     floor: u64,
+    /// When a reclaim last found that it cannot be read to its end.
+    unreadable: Option<Instant>,
 }
 
 impl Zone {
@@ -116,6 +121,15 @@ pub(crate) enum Closed {
     Empty,
 }
 
+/// Why a reclaim has not kept all that is worth it of a zone. It has to stay as it was.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Unkept {
+    /// It cannot be read.
+    Unreadable,
+    /// There is no room in the log now: nobody makes any, or the device takes nothing. Or a flush is not durable yet.
+    NotNow,
+}
+
 /// What is shown of all zones and their segments.
 #[derive(Default)]
 pub(crate) struct SpaceStats {
@@ -160,7 +174,7 @@ impl Zones {
             if number >= meta {
                 free.add(ZoneId(number), 0);
             }
-            Zone { role, segments: Vec::new(), resets: 0, floor: 0 }
+            Zone { role, segments: Vec::new(), resets: 0, floor: 0, unreadable: None }
         };
         let all = (0..geometry.zones).map(zone).collect();
         Zones {
@@ -210,14 +224,20 @@ impl Zones {
         let found = self.get(zone);
         found.role = Role::Free { erased };
         found.segments.clear();
+        found.unreadable = None;
         found.resets += erased as u64;
         let resets = found.resets;
         self.free.add(zone, resets);
     }
 
-    /// Full zones that nothing reclaims yet, with the kind of their segments.
+    /// Full zones that nothing reclaims yet, with the kind of their segments. One that could not be read is none for a
+    /// while.
     fn victims(&self, now_unix_s: u32) -> impl Iterator<Item = (ZoneSummary, Kind)> + '_ {
-        self.summaries(now_unix_s, |role| role == Role::Full)
+        let full = self.summaries(now_unix_s, |role| role == Role::Full);
+        full.filter(|(facts, _)| {
+            let unreadable = self.all[facts.zone.0 as usize].unreadable;
+            unreadable.is_none_or(|since| since.elapsed() > UNREADABLE_FOR)
+        })
     }
 
     /// Zones of some roles, with the kind of their segments.
@@ -247,7 +267,7 @@ impl Zones {
     }
 
     /// The oldest zone that may be dropped unread: a zone of extents, which hides nothing, or the zone with the oldest
-    /// segments of the log, also if it is draining.
+    /// segments of the log, also if it is draining. The latter goes first if it cannot be read.
     fn oldest_droppable(&self, now_unix_s: u32) -> Option<ZoneSummary> {
         let written = self.numbered().filter(|(_, zone)| {
             matches!(zone.role, Role::Full | Role::Draining(_) | Role::Open | Role::Lost)
@@ -258,7 +278,14 @@ impl Zones {
             *kind == Kind::Extents || log_first.is_none_or(|first| first >= facts.order)
         };
         let full = self.summaries(now_unix_s, |role| matches!(role, Role::Full | Role::Lost));
-        space::oldest(full.filter(may_go).map(|(facts, _)| facts)).or_else(|| self.draining(log_first?))
+        let full: Vec<_> = full.filter(may_go).collect();
+        let is_unreadable = |(facts, kind): &&(ZoneSummary, Kind)| {
+            *kind != Kind::Extents && self.all[facts.zone.0 as usize].unreadable.is_some()
+        };
+        let unreadable = full.iter().find(is_unreadable).map(|(facts, _)| *facts);
+        unreadable
+            .or_else(|| space::oldest(full.iter().map(|(facts, _)| *facts)))
+            .or_else(|| self.draining(log_first?))
     }
 
     /// The draining zone whose oldest segment has this sequence.
@@ -407,6 +434,11 @@ impl Space {
     /// Whether a merge may take a zone. The last one is kept for the log, so that what has to be written can be.
     pub(crate) fn has_zone_for_merge(&self) -> bool {
         self.zones().free.len() > 1
+    }
+
+    /// Whether no zone is erased.
+    pub(crate) fn is_used_up(&self) -> bool {
+        self.zones().free.is_empty()
     }
 
     /// Erased zones.
@@ -717,11 +749,16 @@ impl Space {
         is_draining || space::greedy(zones.victims(now).map(|(facts, _)| facts), gain_bytes).is_some()
     }
 
-    /// The survivors of a draining zone were appended again, the last one to the segment `after`; `None`: not all of
-    /// them, and the zone stays as it was.
-    pub(crate) fn end_draining(&self, zone: ZoneId, after: Option<u64>) {
+    /// The survivors of a draining zone were appended again, the last one to the segment of this sequence. Or not all
+    /// of them were: the zone stays as it was.
+    pub(crate) fn end_draining(&self, zone: ZoneId, kept: Result<u64, Unkept>) {
         let mut zones = self.zones();
-        zones.get(zone).role = after.map_or_else(|| self.full_or_lost(zone), Role::Draining);
+        let role = kept.map_or_else(|_| self.full_or_lost(zone), Role::Draining);
+        let found = zones.get(zone);
+        found.role = role;
+        if kept == Err(Unkept::Unreadable) {
+            found.unreadable = Some(Instant::now());
+        }
     }
 
     /// Draining zones whose survivors are durable: those that wait for a segment below `unwritten`.
@@ -753,6 +790,17 @@ impl Space {
     /// The oldest zone that may be dropped unread.
     pub(crate) fn oldest_droppable(&self, now_unix_s: u32) -> Option<ZoneSummary> {
         self.zones().oldest_droppable(now_unix_s)
+    }
+
+    /// A full zone of extents that could not be read, and of which no extent is newer than a dead one elsewhere. Dead
+    /// ones are in segments from `dead_from` on.
+    pub(crate) fn unreadable_extents(&self, dead_from: u64) -> Option<ZoneId> {
+        let may_go = |zone: &Zone| {
+            let is_full = zone.role == Role::Full && zone.kind() == Some(Kind::Extents);
+            is_full && zone.unreadable.is_some() && zone.oldest().is_some_and(|oldest| dead_from >= oldest)
+        };
+        let zones = self.zones();
+        zones.numbered().find(|(_, zone)| may_go(zone)).map(|(number, _)| number)
     }
 
     /// The oldest full zone of extents.

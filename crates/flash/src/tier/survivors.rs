@@ -4,7 +4,7 @@ use super::buffer::Query;
 use super::directory::{LogSegment, PageRun, Segment};
 use super::log::{Log, Refused};
 use super::lookup::{Look, Lookup, find_record};
-use super::space::Space;
+use super::space::{Space, Unkept};
 use super::status::TimeSlice;
 use crate::device::{Device, PAGE_BYTES, PageBuffer, ZoneId};
 use crate::item::Stamp;
@@ -19,8 +19,10 @@ use std::time::{Duration, Instant};
 /// How often a record is judged again because something happened under its hash meanwhile.
 const TRIES_MAX: u32 = 16;
 
-/// For how long a survivor waits for room at most. The log gives the room back as fast as the device takes segments.
-const ROOM_WAIT_MAX: Duration = Duration::from_millis(500);
+/// For how long a survivor waits for room while the device takes nothing of any segment.
+const STALL: Duration = Duration::from_secs(1);
+/// For how long it waits at most: if a table is full, segments that are written make no room.
+const ROOM_WAIT_MAX: Duration = Duration::from_secs(10);
 /// How long it sleeps in between.
 const ROOM_PAUSE: Duration = Duration::from_micros(200);
 
@@ -37,22 +39,12 @@ fn is_later_part(record: &Record<'_>) -> bool {
     record.part.is_some_and(|part| part.number > 0)
 }
 
-/// Why a zone was not kept to its end. It has to stay as it was.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Unkept {
-    /// It cannot be read, or the device took nothing for so long that what was kept found no room.
-    Failed,
-    /// There is no room in the log now, and nobody makes any: the tier stops, or it runs without threads.
-    NoRoom,
-}
-
 /// The outcome for an extent. Where something newer has replaced it, there is nothing to be kept.
 fn unless_changed(appended: Result<u64, Refused>) -> Result<u64, Unkept> {
     match appended {
         Ok(sequence) => Ok(sequence),
         Err(Refused::Changed) => Ok(0),
-        Err(Refused::NoRoom) => Err(Unkept::NoRoom),
-        Err(Refused::Stalled) => Err(Unkept::Failed),
+        Err(Refused::NoRoom) => Err(Unkept::NotNow),
     }
 }
 
@@ -109,7 +101,7 @@ impl Survivors {
                 },
                 Err(error) => {
                     self.lookup.status.scan_error(segment.zone(), &error);
-                    return Err(Unkept::Failed);
+                    return Err(Unkept::Unreadable);
                 }
             }
         }
@@ -156,6 +148,12 @@ impl Survivors {
         if goes || !self.is_worth_keeping(segment, hash, quota) {
             return self.drop_extent(hash, &record, stamp);
         }
+        if !self.log.fits_a_segment(&record) {
+            // An earlier run had longer segments. Another reclaim would find no room for it either.
+            let dropped = self.drop_extent(hash, &record, stamp);
+            self.lookup.status.counters.survivors_lost.fetch_add(dropped.is_ok() as u64, Relaxed);
+            return dropped;
+        }
         unless_changed(self.append(hash, &record, stamp))
     }
 
@@ -180,10 +178,10 @@ impl Survivors {
         kept
     }
 
-    /// Appends a record again, or a tombstone in its stead. Waits for room in the log while threads make it: nothing is
-    /// lost because they do not any more.
+    /// Appends a record again, or a tombstone in its stead. Waits for room in the log while threads make it.
     fn append_waiting(&self, hash: u64, record: &Record<'_>, stamp: Stamp) -> Result<u64, Refused> {
         let begun = Instant::now();
+        let (mut seen, mut moved) = (self.log.progress(), begun);
         loop {
             let kept = self.log.append_survivor(hash, record, stamp);
             let status = &self.lookup.status;
@@ -191,8 +189,12 @@ impl Survivors {
             if !waits || !self.lookup.meta.is_on() {
                 return kept;
             }
-            if begun.elapsed() > ROOM_WAIT_MAX {
-                return Err(Refused::Stalled);
+            let progress = self.log.progress();
+            if progress != seen {
+                (seen, moved) = (progress, Instant::now());
+            }
+            if moved.elapsed() > STALL || begun.elapsed() > ROOM_WAIT_MAX {
+                return kept;
             }
             std::thread::sleep(ROOM_PAUSE);
         }
@@ -210,13 +212,12 @@ impl Survivors {
         for _ in 0..TRIES_MAX {
             match self.try_keep_record(segment, hash, &record, worth) {
                 Ok(sequence) => return Ok(sequence),
-                Err(Refused::NoRoom) => return Err(Unkept::NoRoom),
-                Err(Refused::Stalled) => return Err(Unkept::Failed),
+                Err(Refused::NoRoom) => break,
                 // Something happened under such a hash, perhaps to another key: judge the record again.
                 Err(Refused::Changed) => {}
             }
         }
-        Err(Unkept::Failed)
+        Err(Unkept::NotNow)
     }
 
     fn try_keep_record(

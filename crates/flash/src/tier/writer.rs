@@ -181,6 +181,7 @@ impl LogWriter {
             }
             if writer.pages() - pages_seen >= SLICE_PAGES {
                 pages_seen = writer.pages();
+                self.log.note_progress();
                 slice.yield_if_due(|| self.log.is_write_urgent());
             }
         }
@@ -193,6 +194,7 @@ impl LogWriter {
             meta.cover_cas(self.log.cas_max())?;
         }
         let facts = writer.finish()?;
+        self.log.note_progress();
         if meta.has_journal() {
             self.device.sync()?;
             if self.space.is_offline(cursor.zone) {
