@@ -563,25 +563,33 @@ impl Log {
     /// floor, which the caller writes down.
     fn drop_all(&self, append: &mut Append) -> u64 {
         let floor = self.meta().next_sequence().unwrap_or(u64::MAX);
-        // Until the floor is written down, a restart would still find the generations.
+        // Before anything is dropped: until the floor is written down, nothing is given up because of it.
+        self.meta().announce_floor(floor);
+        // Until then a restart would still find the generations.
         self.lookup.generations.begin_release();
         // First: a lookup that does not see a tombstone of the log any more must not see what the tombstone hid.
         self.lookup.generations.drop_all();
         self.meta().raise_floor(floor);
         self.index().waiting.clear();
-        // The tombstones that waited are not needed after a flush, nor are their journal records.
+        // The tombstones that waited are not needed after a flush. Their journal records go when the floor is durable.
         self.meta().tombstones_flushed(floor.saturating_sub(1));
         self.seal_open(append, Kind::Log);
         self.seal_open(append, Kind::Extents);
-        self.status().wake();
         floor
+    }
+
+    /// Makes the floor durable. Only now may go what had hidden something below it.
+    fn write_floor(&self, floor: u64, on_failure: &str) {
+        self.meta().write_floor(floor, on_failure);
+        self.forget_prefixes(floor);
+        self.status().wake();
     }
 
     /// Everything that was put before is gone when this returns, also after a restart.
     pub(crate) fn flush(&self) {
         let floor = self.drop_all(&mut self.append());
         self.counters().flushes.fetch_add(1, Relaxed);
-        self.meta().write_floor(floor, "a flush could not be written down");
+        self.write_floor(floor, "a flush could not be written down");
     }
 
     /// What was put before under keys with this prefix is not found any more.
@@ -598,8 +606,8 @@ impl Log {
         dropped
     }
 
-    /// Forgets the deleted prefixes of which no segment can have a record any more. `oldest` is the lowest sequence of
-    /// a segment on the device. The caller keeps segments from being released.
+    /// Forgets the deleted prefixes of which no segment can have a record any more. `oldest` is a durable floor, or the
+    /// lowest sequence of a segment on the device while the caller keeps segments from being released.
     pub(crate) fn forget_prefixes(&self, oldest: u64) {
         let _append = self.append();
         self.meta().forget_prefixes(oldest);
@@ -611,7 +619,7 @@ impl Log {
         self.meta().begin_flush();
         let floor = self.drop_all(&mut self.append());
         self.counters().drops_of_all.fetch_add(1, Relaxed);
-        self.meta().write_floor(floor, "that everything is dropped could not be written down");
+        self.write_floor(floor, "that everything is dropped could not be written down");
         self.meta().end_flush();
         tracing::warn!(
             "flash: a segment waited for so long that no zone suits it: everything on flash is dropped"
@@ -740,11 +748,12 @@ impl Log {
             content.clear();
             append.free.push(content);
         }
+        // Under the lock: a flush that came after this may leave other journal records to this segment.
+        self.meta().segment_durable(buffer.sequence);
         drop(append);
         if buffer.kind != Kind::Extents && !written {
             self.free_ids(&[buffer.id], records);
         }
-        self.meta().segment_durable(buffer.sequence);
     }
 
     /// Bits for the records of a segment, if there is memory for them. Those that say which records were replaced are

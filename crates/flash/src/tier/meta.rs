@@ -33,7 +33,10 @@ pub(crate) struct Meta {
     on: AtomicBool,
     /// Segments below this sequence do not exist any more.
     floor: AtomicU64,
-    /// The same for ranges of hashes.
+    /// The highest floor that was announced, and the highest one that the device has.
+    announced_floor: AtomicU64,
+    lasting_floor: AtomicU64,
+    /// The same as the floor for ranges of hashes.
     ranges: Arc<RangeFloors>,
     /// Tombstones that waited are in segments or ranges that were dropped, and the journal does not know it yet.
     owes_placing: AtomicBool,
@@ -58,6 +61,8 @@ impl Meta {
             uuid: opened.superblock.uuid,
             on: AtomicBool::new(true),
             floor: AtomicU64::new(opened.superblock.flush_floor),
+            announced_floor: AtomicU64::new(opened.superblock.flush_floor),
+            lasting_floor: AtomicU64::new(opened.superblock.flush_floor),
             ranges: opened.log.ranges().clone(),
             owes_placing: AtomicBool::new(false),
             flushing: AtomicU32::new(0),
@@ -148,13 +153,23 @@ impl Meta {
         self.ranges.hashes(hash)
     }
 
-    /// Raises the floor in memory, and changes all stamps. The caller holds the append lock, and writes the floor down
-    /// ([`Meta::write_floor`]) when it has let the lock go or can wait.
+    /// A floor will be raised to this. To be called before anything is dropped for it, under the append lock.
+    pub(crate) fn announce_floor(&self, floor: u64) {
+        self.announced_floor.fetch_max(floor, SeqCst);
+    }
+
+    /// Raises the floor in memory, and changes all stamps. The caller holds the append lock, has announced the floor,
+    /// and writes it down ([`Meta::write_floor`]) when it has let the lock go or can wait.
     pub(crate) fn raise_floor(&self, floor: u64) {
         self.floor.store(floor, SeqCst);
-        self.begin_forgetting();
-        self.log.forget_prefixes(floor);
         self.stamps.bump_all();
+    }
+
+    /// Whether a floor was announced that the device does not have. A crash would bring back what is below it, so
+    /// nothing that hides something there is given up meanwhile. To be asked after the choice of what is to be given
+    /// up, which may have been made because of such a floor.
+    pub(crate) fn owes_floor(&self) -> bool {
+        self.lasting_floor.load(SeqCst) < self.announced_floor.load(SeqCst)
     }
 
     /// Whether the record of this key in the segment of this sequence was deleted by prefix since. In a generation, the
@@ -207,11 +222,12 @@ impl Meta {
         Ok(())
     }
 
-    /// Forgets the prefixes whose floors are not above `oldest`, the lowest sequence that a segment has. The caller
+    /// Forgets the prefixes whose floors are not above `oldest`, the lowest sequence that a segment has. Not while a
+    /// floor is not durable: a state that is written now has the old floor, and would not have the prefixes. The caller
     /// holds the append lock.
     pub(crate) fn forget_prefixes(&self, oldest: u64) {
         let lowest = self.log.prefixes().lowest();
-        if lowest != 0 && lowest <= oldest {
+        if lowest != 0 && lowest <= oldest && !self.owes_floor() {
             self.begin_forgetting();
             self.log.forget_prefixes(oldest);
         }
@@ -224,9 +240,14 @@ impl Meta {
 
     /// Makes the floor durable. If that fails, the tier is turned off.
     pub(crate) fn write_floor(&self, floor: u64, on_failure: &str) {
-        if let Err(error) = self.log.flush(floor) {
-            self.status.device_error("flush", ZoneId(0), &error);
-            self.turn_off(on_failure);
+        match self.log.flush(floor) {
+            Ok(()) => {
+                self.lasting_floor.fetch_max(floor, SeqCst);
+            }
+            Err(error) => {
+                self.status.device_error("flush", ZoneId(0), &error);
+                self.turn_off(on_failure);
+            }
         }
     }
 
@@ -322,9 +343,12 @@ impl Meta {
         self.log.placed(sequence);
     }
 
-    /// The segment is durable, or dropped with everything older: its journal records are not needed any more.
+    /// The segment is durable, or dropped with everything older: its journal records are not needed any more. Those
+    /// below a floor that is not durable stay, and go together with the write of that floor. The caller holds the
+    /// append lock.
     pub(crate) fn segment_durable(&self, sequence: u64) {
-        if self.has_journal() {
+        let stays = self.owes_floor() && sequence < self.floor();
+        if self.has_journal() && !stays {
             self.log.obsolete(sequence);
         }
     }

@@ -190,11 +190,13 @@ impl Release {
         ends.extend(self.space.generation_zones().into_iter().filter(is_collected));
         let (has_voids, lost_marks) = (!merged.voids.is_empty(), merged.lost_marks);
         let installed = self.log.with_floor(|now| {
-            if now == floor {
+            // The merge has left out what is below the floor, which has to be durable before the log zones go.
+            let installs = now == floor && !self.lookup.meta.owes_floor();
+            if installs {
                 self.show_generation(merged, collected);
             }
             self.space.end_merging();
-            now == floor
+            installs
         });
         if !installed {
             releasing.idle_generation_zones();
@@ -204,7 +206,8 @@ impl Release {
         // Chunks that were dropped because of damage must go from the device before the log, which may have hidden
         // them. So must extents, where a mark that one is superseded is gone.
         let are_gone = (has_voids || lost_marks) && releasing.idle_generation_zones();
-        if lost_marks && !are_gone {
+        // A flush that has begun meanwhile keeps them until its floor is durable.
+        if lost_marks && !are_gone || self.lookup.meta.owes_floor() {
             return false;
         }
         // A device that has failed may be back at the next start. Its segments of the log would then hide what is newer
@@ -272,8 +275,12 @@ impl Releasing<'_> {
         released
     }
 
-    /// Releases several zones. Says whether any was.
+    /// Releases several zones, of which nothing is needed any more. Says whether any was. They are released one after
+    /// the other, so not before the floor that they may have been chosen for is durable.
     fn all(&self, zones: Vec<ZoneId>) -> bool {
+        if self.release.lookup.meta.owes_floor() {
+            return false;
+        }
         zones.into_iter().map(|zone| self.zone(zone)).fold(false, |any, one| any | one)
     }
 
@@ -347,10 +354,20 @@ impl Releasing<'_> {
         let mut used: HashSet<ZoneId> = zones.collect();
         used.extend(list.address().iter().flat_map(|run| run.zones()));
         idle.retain(|(zone, _)| !used.contains(zone));
+        // A flush has emptied the list, and extents that the generations had marks for would come back in a crash.
+        let meta = &self.release.lookup.meta;
+        if meta.owes_floor() {
+            return false;
+        }
         if !idle.is_empty() && !self.release.note(&idle) {
             return false;
         }
-        generations.end_release();
+        // Under the append lock: a flush that has begun meanwhile has taken more from the list.
+        self.release.log.with_floor(|_| {
+            if !meta.owes_floor() {
+                generations.end_release();
+            }
+        });
         idle.iter().for_each(|(zone, _)| space.erase(*zone));
         !idle.is_empty()
     }

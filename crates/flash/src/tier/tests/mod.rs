@@ -1,4 +1,5 @@
 mod failures;
+mod floors;
 mod fragile;
 mod generations;
 mod holds;
