@@ -3,12 +3,15 @@
 //! Lock: `zones`, held for moments only. It comes after the append lock of the log; under it only the locks of the meta
 //! log are taken. The device is never written or erased under it.
 
+mod failed;
+mod restore;
+
 use super::directory::Segment;
 use super::meta::Meta;
 use super::picture::{ZoneUse, ZoneView};
 use super::stats::ZoneCounts;
 use super::status::Status;
-use crate::device::{Device, DeviceError, Geometry, PAGE_BYTES, ZoneId, ZoneState};
+use crate::device::{Device, DeviceError, Geometry, PAGE_BYTES, ZoneId};
 use crate::generation::Generations;
 use crate::options::{FlashOptions, OpsPolicy, ReclaimPolicy};
 use crate::segment::Kind;
@@ -560,71 +563,6 @@ impl Space {
         is_empty
     }
 
-    // A device of several has failed.
-
-    /// Whether the device of a zone has failed, or the zone has.
-    pub(crate) fn is_offline(&self, zone: ZoneId) -> bool {
-        self.device.report(zone).is_ok_and(|report| report.state == ZoneState::Offline)
-    }
-
-    /// Whether one of several devices has failed.
-    pub(crate) fn has_failed_devices(&self) -> bool {
-        self.device.members().iter().any(|member| member.has_failed)
-    }
-
-    /// What a zone with segments that takes no more of them is from now on. To be called under the lock of the zones: a
-    /// device that fails later is found by [`Space::note_failed_devices`], which looks at full zones only.
-    fn full_or_lost(&self, zone: ZoneId) -> Role {
-        if self.is_offline(zone) { Role::Lost } else { Role::Full }
-    }
-
-    /// Whether a zone of the log that a merge has read, or one that it has written, is offline by now. Such zones of
-    /// the log are lost from now on, so that the next merge leaves them out.
-    pub(crate) fn has_lost_merge(&self, log: &[LogZone]) -> bool {
-        let mut zones = self.zones();
-        let is_merging = |(_, zone): &(ZoneId, &Zone)| matches!(zone.role, Role::Merging(_));
-        let mut any = zones.numbered().filter(is_merging).any(|(number, _)| self.is_offline(number));
-        for (zone, _) in log {
-            if zones.get(*zone).role == Role::Full && self.is_offline(*zone) {
-                zones.get(*zone).role = Role::Lost;
-                any = true;
-            }
-        }
-        any
-    }
-
-    /// Takes the zones of devices that have failed out of everything that goes on. The marks are those of the zones
-    /// that are left.
-    pub(crate) fn note_failed_devices(&self) {
-        let failed = self.device.members().iter().filter(|member| member.has_failed).count();
-        if self.failed_devices.swap(failed, Relaxed) == failed {
-            return;
-        }
-        let mut zones = self.zones();
-        let mut working = 0;
-        for number in (0..zones.all.len() as u32).map(ZoneId) {
-            if !self.is_offline(number) {
-                working += (zones.get(number).role != Role::Meta) as u32;
-                continue;
-            }
-            let found = zones.get(number);
-            match found.role {
-                Role::Free { .. } => {
-                    found.role = Role::Retired;
-                    let resets = found.resets;
-                    zones.free.remove(number, resets);
-                }
-                Role::Full => found.role = Role::Lost,
-                // The writer, the merge or the reclaim that is at work on the zone finds out by itself, at the latest
-                // when it has ended its work there.
-                _ => {}
-            }
-        }
-        zones.marks =
-            Watermarks::new(self.ops, working, self.fill_percent as u32, low_min(working, self.reserve));
-        self.note_free(&zones);
-    }
-
     // Merges.
 
     /// A merge begins to write to a zone.
@@ -881,50 +819,6 @@ impl Space {
             }
         }
         self.status.wake();
-    }
-
-    // A restart.
-
-    /// Zones that `is_used` says yes to hold segments of an earlier run and are not written; of the others the device
-    /// says whether they are erased.
-    pub(crate) fn begin_recovery(&self, is_used: impl Fn(ZoneId) -> bool) {
-        let role = |zone: ZoneId| {
-            if is_used(zone) {
-                return Role::Full;
-            }
-            match self.device.report(zone).map(|report| report.state) {
-                Ok(ZoneState::Empty) => Role::Free { erased: true },
-                Ok(ZoneState::Offline) => Role::Retired,
-                _ => Role::Free { erased: false },
-            }
-        };
-        let mut zones = self.zones();
-        zones.free = FreeZones::new(zones.load.channels());
-        for number in 0..zones.all.len() as u32 {
-            let number = ZoneId(number);
-            if zones.get(number).role == Role::Meta {
-                continue;
-            }
-            let role = role(number);
-            let zone = zones.get(number);
-            zone.role = role;
-            let resets = zone.resets;
-            if matches!(role, Role::Free { .. }) {
-                zones.free.add(number, resets);
-            }
-        }
-        self.note_free(&zones);
-    }
-
-    /// All segments were taken in: zones in which none was found are free.
-    pub(crate) fn end_recovery(&self) {
-        let mut zones = self.zones();
-        let is_empty = |zone: &Zone| zone.role == Role::Full && zone.segments.is_empty();
-        let empty: Vec<ZoneId> =
-            zones.numbered().filter(|(_, zone)| is_empty(zone)).map(|(number, _)| number).collect();
-        empty.into_iter().for_each(|number| zones.give_back(number, false));
-        self.note_free(&zones);
-        self.oldest_quarter.store(zones.oldest_quarter(), Relaxed);
     }
 
     // What is shown.
