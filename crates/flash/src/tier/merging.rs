@@ -460,7 +460,16 @@ impl Merging {
     }
 
     fn install(&self, merged: Merged, floor: u64, plan: &Plan) -> bool {
-        if self.lookup.meta.has_journal() {
+        let meta = &self.lookup.meta;
+        if meta.has_journal() {
+            // The merge has left out tombstones in ranges that were dropped. Before their zones go, it must be durable
+            // that the ranges were, or a crash would bring back what the tombstones hid.
+            meta.commit();
+            if !meta.keeps_ranges() {
+                self.lookup.status.counters.merges_given_up.fetch_add(1, Relaxed);
+                self.abandon();
+                return false;
+            }
             if let Err(error) = self.device.sync() {
                 self.lookup.status.device_error("sync", ZoneId(0), &error);
                 self.abandon();

@@ -138,7 +138,12 @@ impl Meta {
     /// As [`Meta::floor_of`], for the decision whether a key needs a tombstone: a floor that a crash would lose hides
     /// nothing in the end.
     pub(crate) fn lasting_floor_of(&self, hash: u64) -> u64 {
-        if self.has_journal() && !self.ranges.are_durable() { self.floor() } else { self.floor_of(hash) }
+        if self.keeps_ranges() { self.floor_of(hash) } else { self.floor() }
+    }
+
+    /// Whether what is dropped by ranges of hashes stays so after a crash. Without a journal it does not have to.
+    pub(crate) fn keeps_ranges(&self) -> bool {
+        !self.has_journal() || self.ranges.are_durable()
     }
 
     /// Drops the range of hashes that a hash is in: nothing of it that was put before exists any more. Returns the
