@@ -150,7 +150,9 @@ impl Reclaim {
         let gain_bytes = self.zone_bytes * garbage_percent as u64 / 100;
         let record_bytes_min = if self.merging.has_merged() { RECLAIMED_BYTES_MIN } else { 0 };
         let deadline = now.saturating_add(self.cutoff_s);
-        let (victim, is_below_low) = self.space.begin_draining(deadline, gain_bytes, record_bytes_min);
+        let (victim, is_below_low) = self
+            .release
+            .while_none_is_released(|| self.space.begin_draining(deadline, gain_bytes, record_bytes_min));
         let keep_percent = self.space.keep_percent(&self.lookup.generations, now);
         let Some(victim) = victim else {
             if self.space.draining() > 1 {

@@ -48,6 +48,13 @@ impl Release {
         Releasing { release: self, _lock: self.releasing.lock().expect("no panic under this lock") }
     }
 
+    /// Chooses a zone for something else than its release, while none is between its choice and its erasing. Else it
+    /// could be that one, which is erased, and perhaps written again.
+    pub(crate) fn while_none_is_released<T>(&self, choose: impl FnOnce() -> T) -> T {
+        let _releasing = self.lock();
+        choose()
+    }
+
     /// Writes down that segments of these zones below a sequence do not exist any more. Says whether that worked.
     fn note(&self, zones: &[(ZoneId, u64)]) -> bool {
         let is_noted = self.lookup.meta.release(zones);

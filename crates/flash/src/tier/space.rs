@@ -691,6 +691,10 @@ impl Space {
     /// of them were: the zone stays as it was.
     pub(crate) fn end_draining(&self, zone: ZoneId, kept: Result<u64, Unkept>) {
         let mut zones = self.zones();
+        if zones.get(zone).role != Role::Draining(u64::MAX) {
+            // It was dropped meanwhile, and may be in use again.
+            return;
+        }
         let role = kept.map_or_else(|_| self.full_or_lost(zone), Role::Draining);
         let found = zones.get(zone);
         found.role = role;
