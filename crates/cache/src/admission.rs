@@ -153,10 +153,11 @@ impl Admission {
         Admitted::Yes
     }
 
-    /// Flash was too far behind to take an item that was admitted. What the budget has paid for it comes back.
-    pub(crate) fn note_shed(&mut self, offered: &Offered, worth: WorthOptions) {
+    /// Flash was too far behind to take an item that was admitted. What the budget has paid for it comes back, if
+    /// nothing of it `was_written`.
+    pub(crate) fn note_shed(&mut self, offered: &Offered, worth: WorthOptions, was_written: bool) {
         self.pace.lose(offered, worth);
-        if let Some(budget) = &mut self.budget {
+        if let Some(budget) = self.budget.as_mut().filter(|_| !was_written) {
             budget.left = budget.left.saturating_add_unsigned(offered.bytes).min(burst(budget.per_day));
         }
     }
@@ -502,7 +503,7 @@ mod tests {
         let mut admit = |is_shed| {
             let is_admitted = judge(&mut admission, &item, 10) == Admitted::Yes;
             if is_admitted && is_shed {
-                admission.note_shed(&item, WorthOptions::default());
+                admission.note_shed(&item, WorthOptions::default(), false);
             }
             is_admitted
         };

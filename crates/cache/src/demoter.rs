@@ -405,7 +405,11 @@ impl Demoter {
     /// Flash had no room for an item that was admitted.
     fn shed(&self, store: &ItemStore, hash: KeyHash, item: &Item<'_>, warmth: u8, counters: &Counters) {
         let offered = offered(store, hash, item, warmth);
-        self.admission.lock().expect("no panic under this lock").note_shed(&offered, store.worth.get());
+        // Some parts of a long value may be written, though nothing finds them.
+        let was_written = item.value_bytes() as usize > self.flash.part_bytes_max();
+        let mut admission = self.admission.lock().expect("no panic under this lock");
+        admission.note_shed(&offered, store.worth.get(), was_written);
+        drop(admission);
         count_shed(item, warmth, counters);
     }
 

@@ -84,6 +84,8 @@ pub(crate) struct Pool {
     /// This slab and those after it were never mapped.
     untouched: u32,
     mapped: u32,
+    /// How many slabs are being released.
+    releasing: usize,
     /// How often a column was taken that was not used since it became resident.
     fresh_taken: u64,
     /// The slab at which the next `choose_release` begins.
@@ -108,6 +110,7 @@ impl Pool {
             complete: VecDeque::new(),
             untouched: 0,
             mapped: 0,
+            releasing: 0,
             fresh_taken: 0,
             release_cursor: 0,
             next_birth: 1,
@@ -436,7 +439,7 @@ impl Pool {
 
     /// How many slabs are being released.
     pub(crate) fn releasing_slabs(&self) -> usize {
-        self.slabs.iter().filter(|slab| slab.releasing).count()
+        self.releasing
     }
 
     /// Stops handing out the columns of the slab.
@@ -444,6 +447,8 @@ impl Pool {
         let slab = &mut self.slabs[id.0 as usize];
         assert!(slab.pages.is_some() && !slab.releasing);
         slab.releasing = true;
+        self.releasing += 1;
+        let slab = &self.slabs[id.0 as usize];
         let (free, ready) = (slab.free.count_ones() as usize, slab.ready().count_ones() as usize);
         self.of(id).free_columns -= free;
         self.of(id).ready_columns -= ready;
@@ -457,6 +462,8 @@ impl Pool {
         let slab = &mut self.slabs[id.0 as usize];
         assert!(slab.releasing, "{id:?} is not being released");
         slab.releasing = false;
+        self.releasing -= 1;
+        let slab = &self.slabs[id.0 as usize];
         let (free, ready) = (slab.free.count_ones() as usize, slab.ready().count_ones() as usize);
         self.of(id).free_columns += free;
         self.of(id).ready_columns += ready;
@@ -479,6 +486,7 @@ impl Pool {
         let Slab { listed_ready, listed_fresh, .. } = *slab;
         *slab = Slab { listed_ready, listed_fresh, ..Slab::default() };
         self.mapped -= 1;
+        self.releasing -= 1;
         self.of(id).given_back.push(id);
     }
 }
@@ -567,6 +575,7 @@ mod tests {
                     },
                 }
                 let held = taken.iter().filter(|&&column| !releasing.contains(&pool.slab_of(column))).count();
+                prop_assert_eq!(pool.releasing_slabs(), releasing.len());
                 let usable = (pool.mapped() as usize - releasing.len()) * 4;
                 prop_assert_eq!(pool.free_columns(), usable - held);
                 let is_ready = |column: &&ColumnId| {

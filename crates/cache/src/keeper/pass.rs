@@ -159,6 +159,10 @@ impl Pass {
         }
         verdicts.clear();
         shares.clear();
+        // The policy remembers what it let go: it is not asked where nothing can go now.
+        if may_evict && !judged.is_empty() && !levels.can_evict() {
+            return Emptied::NoRoom;
+        }
         let queue = queue_of(store, column);
         if may_evict {
             let column_bytes = store.column_bytes();

@@ -263,18 +263,21 @@ pub(in crate::dispatch) fn set<'a>(
         }
         changes.push((parameter, String::from_utf8_lossy(value).into_owned()));
     }
-    let in_effect = server.state.in_effect();
-    let of_file_before: Vec<_> =
-        of_file.iter().map(|(setting, _)| (*setting, (setting.text)(&in_effect))).collect();
-    let before: Vec<_> = changes.iter().map(|(parameter, _)| (*parameter, (parameter.get)(server))).collect();
-    let set_all = |of_file: &[_], changes: &[(&Parameter, String)]| {
-        set_of_table(server, of_file)?;
+    let before = server.state.in_effect();
+    let (slower_than_us, slow_max) =
+        (server.resp.slower_than_us.load(Relaxed), server.resp.slow_max.load(Relaxed));
+    let set_all = || {
+        set_of_table(server, &of_file)?;
         changes.iter().try_for_each(|(parameter, value)| {
             parameter.change_to(server, value).map_err(|why| (parameter.name, why))
         })
     };
-    set_all(&of_file, &changes).map_err(|(name, why)| {
-        let _ = set_all(&of_file_before, &before);
+    set_all().map_err(|(name, why)| {
+        let live: Vec<_> =
+            SETTINGS.iter().filter(|setting| matches!(setting.change, Change::Live(_))).collect();
+        Running { state: server.state, cache: server.cache }.change(&live, &before);
+        server.resp.slower_than_us.store(slower_than_us, Relaxed);
+        server.resp.slow_max.store(slow_max, Relaxed);
         format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}")
     })
 }
