@@ -119,9 +119,19 @@ impl RangeFloors {
         self.durable.fetch_max(highest, SeqCst);
     }
 
+    /// The highest floor of any range.
+    pub(crate) fn highest(&self) -> u64 {
+        self.highest.load(SeqCst)
+    }
+
     /// Whether the device has all floors.
     pub(crate) fn are_durable(&self) -> bool {
-        self.durable.load(SeqCst) >= self.highest.load(SeqCst)
+        self.are_durable_up_to(self.highest())
+    }
+
+    /// Whether the device has all floors up to this one.
+    pub(crate) fn are_durable_up_to(&self, floor: u64) -> bool {
+        self.durable.load(SeqCst) >= floor
     }
 }
 

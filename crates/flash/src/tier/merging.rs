@@ -463,9 +463,11 @@ impl Merging {
         let meta = &self.lookup.meta;
         if meta.has_journal() {
             // The merge has left out tombstones in ranges that were dropped. Before their zones go, it must be durable
-            // that the ranges were, or a crash would bring back what the tombstones hid.
+            // that the ranges were, or a crash would bring back what the tombstones hid. It knows of none that is
+            // dropped from now on.
+            let dropped = meta.highest_range_floor();
             meta.commit();
-            if !meta.keeps_ranges() {
+            if !meta.keeps_ranges_up_to(dropped) {
                 self.lookup.status.counters.merges_given_up.fetch_add(1, Relaxed);
                 self.abandon();
                 return false;

@@ -146,6 +146,16 @@ impl Meta {
         !self.has_journal() || self.ranges.are_durable()
     }
 
+    /// The highest floor of a range that was dropped.
+    pub(crate) fn highest_range_floor(&self) -> u64 {
+        self.ranges.highest()
+    }
+
+    /// As [`Meta::keeps_ranges`], of the ranges with floors up to this one.
+    pub(crate) fn keeps_ranges_up_to(&self, floor: u64) -> bool {
+        !self.has_journal() || self.ranges.are_durable_up_to(floor)
+    }
+
     /// Drops the range of hashes that a hash is in: nothing of it that was put before exists any more. Returns the
     /// range. The caller holds the append lock, and no segment that is open takes another record.
     pub(crate) fn drop_range(&self, hash: u64) -> RangeInclusive<u64> {
