@@ -95,7 +95,7 @@ counters! {
     touch_hits,
     /// Touches of an absent key.
     touch_misses,
-    /// Uses of an item that are no get: touches, also by what is read, and adds that are refused.
+    /// Uses of an item that are not counted as a get: touches, retrievals that touch, and adds that are refused.
     uses_beside_gets,
     /// Values refused because of the item size limit.
     store_too_large,

@@ -54,6 +54,17 @@ fn cache_with_seed(limit_mib: u64, seed: u64) -> Arc<Cache> {
 
 /// Serves `reads` reads as a server does, and returns how many missed. The sizes of values depend on the key.
 fn serve(cache: &Arc<Cache>, worker: &mut Worker, load: &mut Load, reads: u32) -> u32 {
+    serve_with(cache, worker, load, reads, |worker, _, _| worker.counters().get_hits.add(1))
+}
+
+/// As [`serve`]. `count_hit` is called for each hit, with its key and the number of the read.
+fn serve_with(
+    cache: &Arc<Cache>,
+    worker: &mut Worker,
+    load: &mut Load,
+    reads: u32,
+    count_hit: impl Fn(&mut Worker, &[u8], u32),
+) -> u32 {
     let mut misses = 0;
     let value = vec![7; 2000];
     for n in 0..reads {
@@ -61,7 +72,7 @@ fn serve(cache: &Arc<Cache>, worker: &mut Worker, load: &mut Load, reads: u32) -
         let key = format!("key:{number}");
         let hash = cache.hash(key.as_bytes());
         if worker.get(hash, key.as_bytes()).is_some() {
-            worker.counters().get_hits.add(1);
+            count_hit(worker, key.as_bytes(), n);
         } else {
             misses += 1;
             worker.counters().get_misses.add(1);
@@ -110,32 +121,15 @@ fn a_small_cache_foretells_what_a_larger_one_misses() {
 #[test]
 fn reads_that_touch_count_once() {
     let cache = cache(32);
-    let mut worker = cache.worker();
-    let (mut load, mut hits, reads) = (Load::new(300_000), 0, 400_000);
-    for n in 0..reads {
-        let key = format!("key:{}", load.key());
-        let hash = cache.hash(key.as_bytes());
-        let is_hit = worker.get(hash, key.as_bytes()).is_some();
-        hits += u32::from(is_hit);
-        match (is_hit, n % 2 == 0) {
-            (true, true) => worker.counters().get_hits.add(1),
-            (true, false) => _ = worker.set_expiry(hash, key.as_bytes(), Expiry::NEVER),
-            (false, _) => {
-                worker.counters().get_misses.add(1);
-                worker.note_miss(hash, key.as_bytes());
-                worker.store(&Store::set(key.as_bytes(), hash, &[7; 500]));
-            }
+    let (mut worker, mut load, reads) = (cache.worker(), Load::new(300_000), 400_000);
+    let misses = serve_with(&cache, &mut worker, &mut load, reads, |worker, key, n| {
+        if n % 2 == 0 {
+            worker.counters().get_hits.add(1);
+        } else {
+            worker.set_expiry(cache.hash(key), key, Expiry::NEVER);
         }
-        if n % 64 == 0 {
-            worker.quiesce();
-        }
-        if n % 2048 == 0 {
-            worker.tick();
-            cache.tick();
-            cache.tend();
-        }
-    }
-    let missed = 1.0 - f64::from(hits) / f64::from(reads);
+    });
+    let missed = f64::from(misses) / f64::from(reads);
     let sizing = cache.sizing();
     let now = sizing.curve.at(sizing.capacity_bytes).miss_ratio;
     assert!((now - missed).abs() < 0.06, "LRU would miss {now}, the cache missed {missed}");

@@ -196,8 +196,8 @@ fn counts_of_lookups(stats: &FlashStats) -> Vec<Row> {
         count(
             "flash_misses_for_reads",
             "Flash lookups that were answered with a miss since the server started, because they had used up their \
-             device reads (four of the log, two of generations), or because the item was too long for the memory of \
-             reading, which was larger when the item was written.",
+             device reads (four of the log, two of generations), or because the item was longer than the memory for \
+             reads allows: --flash-memory was larger when it was written.",
             "",
             stats.misses_for_reads,
         ),

@@ -171,6 +171,20 @@ fn a_reclaim_without_threads_loses_nothing_for_want_of_room() {
 }
 
 #[test]
+fn a_zone_that_was_taken_from_a_reclaim_is_not_taken_back() {
+    let bench = Bench::on(Hampered::new(14), eager);
+    SHORT.fill(&bench, 2);
+    let space = bench.flash.components().space;
+    let (victim, _) = space.begin_draining(u32::MAX, 0, 0);
+    let zone = victim.expect("half of a zone is garbage").zone;
+    assert_eq!(space.draining(), 1);
+    // Another thread has dropped it for want of space.
+    space.erase(zone);
+    space.end_draining(zone, Ok(1));
+    assert_eq!(space.draining(), 0, "it may be written again by now");
+}
+
+#[test]
 fn a_zone_that_cannot_be_read_costs_no_other_zone() {
     let device = Hampered::new(14);
     let mut bench = Bench::on(device.clone(), eager);
