@@ -68,7 +68,8 @@ class Case(unittest.TestCase):
 
     def folder(self):
         """A new folder that goes with the test."""
-        made = tempfile.TemporaryDirectory()
+        # A browser that was ended may still write to its profile while that is removed.
+        made = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         self.addCleanup(made.cleanup)
         return made.name
 
