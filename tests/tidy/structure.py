@@ -1,34 +1,44 @@
-"""Which source files of a crate know each other, and which files write the fields of a struct.
+"""Which source files of a crate know each other, and how large its structs and functions are.
 
-    tests/tidy/structure.py [--circles] [--fields] [FOLDER]     prints every circle and every large struct
+    tests/tidy/structure.py [FOLDER]     prints every arrow between folders, every circle, and what is large
 
-A file knows another file when it names the module of that file, or something that is defined there, by a path that
-begins with `crate`, `self`, `super` or the name of a child module. A re-export (`pub use`) is followed to the file that
-defines the name; a file that re-exports a name knows the file of the name only if its own code uses the name too. The
-declaration `mod x;` is no such path. Tests are left out: `#[cfg(test)]`, files called `tests.rs`, folders called
-`tests`.
+**Arrows between files.** A file knows another file when it names the module of that file by a path that begins with
+`crate`, `self`, `super` or the name of a child module: the arrow goes to the last module in the path, also where that
+module only re-exports the name. A `pub use` is an arrow only if the file uses the name itself. The declaration `mod x;`
+is no arrow. Tests are left out: `#[cfg(test)]`, files called `tests.rs`, folders called `tests`.
 
-A file writes a field if it assigns to `.field`, borrows it mutably, or calls one of `WRITING_CALLS` on it. The field is
-found by its name alone, so a field of another struct with the same name counts too: only structs with more than
-`FIELDS_WRITTEN_MAX` visible fields are looked at.
+**Ladders.** The modules directly in one module, each with all modules below it, stand on a ladder: if anything in A
+names something in B, nothing in B leads back to A. A name that is re-exported by a module further up counts for the
+module that it comes from. A module and the modules below it stand on no ladder with each other: `x.rs` and `x/` are one
+folder, in which only the size of circles is limited. In a circle of folders the arrows that run upwards are the fewest,
+counted in pairs of files, whose loss would leave a ladder.
+
+**Behaviour.** A struct has behaviour if a function of it takes `self`, in any file of the crate; functions of the
+traits of `PLAIN_TRAITS` do not count.
 """
 
+import itertools
 import os
 import re
 import sys
 
 CIRCLE_FILES_MAX = 3
-FIELDS_WRITTEN_MAX = 15
+FIELDS_MAX = 15
+FUNCTION_LINES_MAX = 90
+# Above this number of folders in a circle the order is searched for step by step, not among all orders.
+FOLDERS_EXACT_MAX = 12
+PLAIN_TRAITS = ("Debug", "Display", "Default", "Clone", "Drop", "From", "PartialEq", "Eq", "Hash", "Ord", "PartialOrd")
 
 ITEM = re.compile(
     r"^\s*(?:pub(?:\([^)]*\))?\s+)?(?:unsafe\s+|const\s+|async\s+|extern\s+\"C\"\s+)*"
     r"(?:fn|struct|enum|union|trait|type|const|static)\s+(?:mut\s+)?(\w+)", re.M)
 MACRO = re.compile(r"^\s*macro_rules!\s+(\w+)", re.M)
-STRUCT = re.compile(r"^[ \t]*(?:pub(?:\([^)]*\))?\s+)?struct\s+(\w+)[^;{(]*\{(.*?)^[ \t]*\}", re.M | re.S)
-FIELD = re.compile(r"^\s*(pub(?:\([^)]*\))?\s+)?(\w+)\s*:(?!:)", re.M)
-WRITING_CALLS = ("store|swap|fetch_\\w+|compare_exchange\\w*|lock|try_lock|write|set|replace|push|push_back|push_front|"
-                 "insert|remove|clear|take|drain|truncate|extend\\w*|retain|resize|pop\\w*|get_mut|as_mut|iter_mut|"
-                 "append|sort\\w*")
+STRUCT = re.compile(r"^[ \t]*(?:pub(?:\([^)]*\))?\s+)?struct\s+(\w+)[^;{]*?\{(.*?)^[ \t]*\}", re.M | re.S)
+FIELD = re.compile(r"^\s*(?:pub(?:\([^)]*\))?\s+)?(?:r#)?(\w+)\s*:(?!:)", re.M)
+IMPL = re.compile(r"^[ \t]*(?:unsafe\s+)?impl\b([^{;]*)\{", re.M)
+TAKES_SELF = re.compile(r"\bfn\s+\w+\s*(?:<[^({]*>)?\(\s*(?:&\s*(?:'\w+\s+)?)?(?:mut\s+)?self\b")
+FUNCTION = re.compile(r"^[ \t]*(?:pub(?:\([^)]*\))?\s+)?"
+                      r"(?:(?:default|unsafe|const|async|extern\s+\"\w*\")\s+)*fn\s+(\w+)", re.M)
 
 
 def code_of(text):
@@ -145,38 +155,88 @@ class Crate:
                 base.pop()
         return base + rest
 
-    def defines(self, path, depth=0):
-        """The module that a path leads to, re-exports followed."""
+    def named(self, path):
+        """The last module in a path."""
         module = ()
-        for at, part in enumerate(path):
-            if module + (part,) in self.texts:
-                module += (part,)
-                continue
-            led = self.exports.get(module, {}).get(part)
-            if led and depth < 8 and part not in self.items[module]:
-                return self.defines(led + path[at + 1:], depth + 1)
-            break
+        for part in path:
+            if module + (part,) not in self.texts:
+                break
+            module += (part,)
         return module
 
+    def comes_from(self, path, depth=0):
+        """The module that a path leads to, re-exports followed."""
+        module = self.named(path)
+        rest = path[len(module):]
+        led = self.exports.get(module, {}).get(rest[0]) if rest else None
+        if led and depth < 8 and rest[0] not in self.items[module]:
+            return self.comes_from(led + rest[1:], depth + 1)
+        return module
+
+    def paths(self, module):
+        """Every path of the crate that a file names, as (path from the root, whether the file only re-exports it)."""
+        text = self.texts[module]
+        plain = re.sub(r"\b(?:use\s+[^;]+|mod\s+\w+)\s*;", "", text)
+        # A name behind a dot, or before a colon, is a field, a method or a parameter.
+        found = [(path, exported and not re.search(r"(?<![.\w])%s\b(?!\s*:(?!:))" % re.escape(name), plain))
+                 for path, name, exported in uses_of(text)]
+        found += [(match.split("::"), False) for match in re.findall(r"\b(?:crate|super|self)(?:::\w+)+", plain)]
+        children = {child[-1] for child in self.texts if child[:-1] == module and child}
+        found += [(match.split("::"), False) for match in re.findall(r"(?<![:\w])[a-z_]\w*(?:::\w+)+", plain)
+                  if match.split("::")[0] in children]
+        for path, only_exported in found:
+            absolute = self.absolute(module, path)
+            if absolute is not None:
+                yield absolute, only_exported
+
     def edges(self):
-        """Which module knows which."""
+        """Which file knows which."""
+        return {module: {self.named(path) for path, only_exported in self.paths(module) if not only_exported} - {module}
+                for module in self.texts}
+
+    def ladders(self):
+        """For each module with modules in it: the arrows between these, each with the pairs of files that make it."""
         found = {}
-        for module, text in self.texts.items():
-            known = found.setdefault(module, set())
-            plain = re.sub(r"\b(?:use\s+[^;]+|mod\s+\w+)\s*;", "", text)
-            # A name behind a dot, or before a colon, is a field, a method or a parameter.
-            paths = [path for path, name, exported in uses_of(text)
-                     if not exported or re.search(r"(?<![.\w])%s\b(?!\s*:(?!:))" % re.escape(name), plain)]
-            paths += [match.split("::") for match in re.findall(r"\b(?:crate|super|self)(?:::\w+)+", plain)]
-            children = {child[-1] for child in self.texts if child[:-1] == module and child}
-            paths += [match.split("::") for match in re.findall(r"(?<![:\w])[a-z_]\w*(?:::\w+)+", plain)
-                      if match.split("::")[0] in children]
-            for path in paths:
-                absolute = self.absolute(module, path)
-                if absolute is not None:
-                    known.add(self.defines(absolute))
-            known.discard(module)
+        for module in self.texts:
+            for path, _ in self.paths(module):
+                for other in {self.named(path), self.comes_from(path)}:
+                    shared = len(os.path.commonprefix([module, other]))
+                    if shared < min(len(module), len(other)):
+                        arrow = module[:shared + 1], other[:shared + 1]
+                        found.setdefault(module[:shared], {}).setdefault(arrow, set()).add((module, other))
         return found
+
+    def with_behaviour(self):
+        """The names of the structs that have behaviour."""
+        found = set()
+        for text in self.texts.values():
+            for match in IMPL.finditer(text):
+                head = without_generics(match.group(1)).split(" where ")[0]
+                trait, _, kind = head.rpartition(" for ")
+                name = re.match(r"[\s&]*(?:\w+::)*(\w+)", kind)
+                if name and trait.split("::")[-1].strip() not in PLAIN_TRAITS:
+                    if TAKES_SELF.search(text[match.start():block_end(text, match.end() - 1)]):
+                        found.add(name.group(1))
+        return found
+
+    def wide_structs(self):
+        """(module, name, number of fields) of every struct with behaviour that has more than `FIELDS_MAX` fields."""
+        with_behaviour = self.with_behaviour()
+        for module, text in sorted(self.texts.items()):
+            for name, body in STRUCT.findall(text):
+                count = len(FIELD.findall(body))
+                if count > FIELDS_MAX and name in with_behaviour:
+                    yield module, name, count
+
+
+def without_generics(text):
+    """The text without what stands in angle brackets."""
+    out, depth = "", 0
+    for character in re.sub("->", "", re.sub(r"\s+", " ", text)):
+        depth -= character == ">"
+        out += character if depth == 0 and character not in "<>" else ""
+        depth += character == "<"
+    return " " + out
 
 
 def circles(edges):
@@ -210,46 +270,68 @@ def circles(edges):
     return sorted(found, key=len, reverse=True)
 
 
-def written_elsewhere(crate):
-    """For each struct with many fields that other files see: (module, name, the fields that other files write)."""
-    for module, text in crate.texts.items():
-        for name, body in STRUCT.findall(text):
-            fields = FIELD.findall(body)
-            if len(fields) <= FIELDS_WRITTEN_MAX:
-                continue
-            written = [field for visible, field in fields if any(
-                where != module and sees(where, module, visible.strip()) and writes(field, other)
-                for where, other in crate.texts.items())]
-            yield module, name, written
+def upwards(arrows):
+    """The fewest arrows, each counted as often as pairs of files make it, whose loss leaves no circle."""
+    known = {}
+    for one, other in arrows:
+        known.setdefault(one, set()).add(other)
+        known.setdefault(other, set())
+    found = []
+    for group in circles(known):
+        inside = {arrow: len(files) for arrow, files in arrows.items() if set(arrow) <= set(group)}
+        place = {folder: at for at, folder in enumerate(ladder_of(sorted(group), inside))}
+        found += [arrow for arrow in inside if place[arrow[0]] < place[arrow[1]]]
+    return sorted(found)
 
 
-def sees(where, module, visible):
-    """Whether the module `where` sees a field of `module` that was declared with `visible`."""
-    if visible == "":
-        return where[:len(module)] == module
-    if visible == "pub(super)":
-        return where[:max(0, len(module) - 1)] == module[:-1]
-    return True
+def ladder_of(folders, weights):
+    """The folders from the ground up, so that the arrows that run upwards weigh least."""
+    def cost(folder, below):
+        """What it costs to put a folder on the next step: its arrows to folders that are not below it."""
+        return sum(weight for (one, other), weight in weights.items() if one == folder and other not in below)
 
-
-def writes(field, text):
-    """Whether the code writes a field of this name."""
-    return re.search(
-        r"\.%s\b(?:\[[^\]]*\])?(?:\s*(?:[-+*/|&^]|<<|>>)?=(?![=>])|\s*(?:\.0)?\.(?:%s)\()|&mut\s+[\w.]+\.%s\b"
-        % (field, WRITING_CALLS, field), text) is not None
+    if len(folders) > FOLDERS_EXACT_MAX:
+        placed = []
+        while len(placed) < len(folders):
+            placed.append(min((folder for folder in folders if folder not in placed),
+                              key=lambda folder: (cost(folder, placed), folder)))
+        return placed
+    best = {frozenset(): (0, ())}
+    for size in range(1, len(folders) + 1):
+        for group in map(frozenset, itertools.combinations(folders, size)):
+            best[group] = min((best[group - {last}][0] + cost(last, group), best[group - {last}][1] + (last,))
+                              for last in sorted(group))
+    return list(best[frozenset(folders)][1])
 
 
 def too_much(source):
-    """What breaks the limits in the crate whose sources lie in the folder `source`, one line each."""
+    """What breaks the limits in the crate whose sources lie in the folder `source`: (kind, what it is about, text)."""
     sys.setrecursionlimit(10_000)
     crate = Crate(source)
     for group in circles(crate.edges()):
         if len(group) > CIRCLE_FILES_MAX:
-            yield "circle of %d: %s" % (len(group), " ".join(sorted(crate.path_of(module) for module in group)))
-    for module, name, written in written_elsewhere(crate):
-        if len(written) > FIELDS_WRITTEN_MAX:
-            yield "%s: %s: %d fields are written by other files: %s" % (
-                crate.path_of(module), name, len(written), " ".join(written))
+            names = sorted(crate.path_of(module) for module in group)
+            yield "circle", "", "circle of %d files: %s" % (len(group), " ".join(names))
+    for _, arrows in sorted(crate.ladders().items()):
+        for one, other in upwards(arrows):
+            pairs = ", ".join("%s -> %s" % tuple(crate.path_of(module) for module in pair)
+                              for pair in sorted(arrows[one, other]))
+            yield "upwards", "%s -> %s" % ("::".join(one), "::".join(other)), pairs
+    for module, name, count in crate.wide_structs():
+        yield "fields", name, "%s: %s: %d fields, at most %d" % (crate.path_of(module), name, count, FIELDS_MAX)
+
+
+def long_functions(text):
+    """(line, name, lines) of every function in Rust code with more than `FUNCTION_LINES_MAX` lines."""
+    code = code_of(text)
+    for match in FUNCTION.finditer(code):
+        brace, semicolon = code.find("{", match.end()), code.find(";", match.end())
+        if brace < 0 or 0 <= semicolon < brace and "[" not in code[match.end():semicolon]:
+            continue
+        start = match.end(1)
+        lines = code.count("\n", start, block_end(code, brace)) + 1
+        if lines > FUNCTION_LINES_MAX:
+            yield code.count("\n", 0, start) + 1, match.group(1), lines
 
 
 def sources(folder):
@@ -262,17 +344,18 @@ def sources(folder):
 
 def main():
     """Prints what was found; nothing is judged here."""
-    arguments = [argument for argument in sys.argv[1:] if not argument.startswith("--")]
-    flags = [argument for argument in sys.argv[1:] if argument.startswith("--")]
     sys.setrecursionlimit(10_000)
-    for source in sources(arguments[0] if arguments else "."):
+    for source in sources(sys.argv[1] if len(sys.argv) > 1 else "."):
         crate = Crate(source)
-        if not flags or "--circles" in flags:
-            for group in circles(crate.edges()):
-                print("circle of %d: %s" % (len(group), " ".join(sorted(crate.path_of(module) for module in group))))
-        if not flags or "--fields" in flags:
-            for module, name, written in written_elsewhere(crate):
-                print("%s: %s: %d fields written elsewhere" % (crate.path_of(module), name, len(written)))
+        for group in circles(crate.edges()):
+            print("circle of %d: %s" % (len(group), " ".join(sorted(crate.path_of(module) for module in group))))
+        for parent, arrows in sorted(crate.ladders().items()):
+            up = upwards(arrows)
+            for one, other in sorted(arrows):
+                print("%s: %s -> %s%s" % (crate.path_of(parent), one[-1], other[-1],
+                                          " UPWARDS" if (one, other) in up else ""))
+        for module, name, count in crate.wide_structs():
+            print("%s: %s: %d fields" % (crate.path_of(module), name, count))
 
 
 if __name__ == "__main__":

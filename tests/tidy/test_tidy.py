@@ -34,13 +34,16 @@ def ring(count, folder="crates/room"):
     return files
 
 
-def wide(fields, written, visible="pub(crate) ", writer="crates/room/src/b.rs"):
-    """A crate with a struct of so many fields, of which another file writes the first ones."""
-    body = "".join("    %sfield_%d: u32,\n" % (visible, i) for i in range(fields))
-    writes = "".join("    a.field_%d = 1;\n" % i for i in range(written))
+def wide(fields, code="impl A {\n    fn read(&self) {}\n}\n"):
+    """A crate with a struct of `fields` fields, and code about it in another file."""
+    body = "".join("    field_%d: u32,\n" % i for i in range(fields))
     return {"crates/room/Cargo.toml": "", "crates/room/src/lib.rs": "mod a;\nmod b;\n",
-            "crates/room/src/a.rs": "pub(crate) struct A {\n%s}\n" % body,
-            writer: "fn write(a: &mut A) {\n%s}\n" % writes}
+            "crates/room/src/a.rs": "pub(crate) struct A<'a> {\n%s}\n" % body, "crates/room/src/b.rs": code}
+
+
+def crate(files):
+    """A crate of these files."""
+    return {"crates/room/Cargo.toml": ""} | {"crates/room/src/" + name: text for name, text in files.items()}
 
 
 class Habits(unittest.TestCase):
@@ -66,9 +69,15 @@ class Habits(unittest.TestCase):
         """Asserts that nothing is found."""
         self.assertEqual(self.found(files), [])
 
-    def test_long_files(self):
-        self.one({"a.rs": "\n" * 901})
-        self.none({"a.rs": "\n" * 900, "Cargo.lock": "\n" * 2000})
+    def test_long_functions(self):
+        code = "fn f(\n    a: [u8; 4],\n) -> u8\n%s{\n%s}\nfn g();\n"
+        self.one({"crates/a/src/a.rs": code % ("", "\n" * 86)})
+        self.one({"tests/a.rs": "    pub(crate) async unsafe fn f() {" + "\n" * 90 + "}\n"})
+        self.none({"crates/a/src/a.rs": code % ("", "\n" * 85)})
+
+    def test_so_many(self):
+        self.one({"a.rs": "/// After so " + "many seconds.\n"})
+        self.none({"a.rs": 'const TEXT: &str = "so ' + 'many";\n'})
 
     def test_long_lines(self):
         self.one({"a.rs": "// " + "x" * 118 + "\n"})
@@ -81,11 +90,37 @@ class Habits(unittest.TestCase):
         self.one(ring(4))
         self.none(ring(3))
 
-    def test_open_structs(self):
-        self.one(wide(16, 16))
-        self.none(wide(16, 15))
-        self.none(wide(16, 16, visible=""))
-        self.one(wide(16, 16, visible="", writer="crates/room/src/a/below.rs"))
+    def test_upward_arrows(self):
+        above = "use super::b::B;\npub struct A;\n"
+        self.one(crate({"lib.rs": "mod a;\nmod b;\n", "a.rs": above, "b.rs": "use crate::a::A;\npub struct B;\n"}))
+        self.none(crate({"lib.rs": "mod a;\nmod b;\n", "a.rs": above, "b.rs": "pub struct B;\n"}))
+        # Folders, and files deep in them.
+        deep = {"lib.rs": "mod a;\nmod b;\nfn main() { a::run() }\n", "a/mod.rs": "mod x;\n",
+                "b.rs": "mod y;\nmod z;\n", "a/x.rs": "use crate::b::y::Y;\n", "b/y.rs": "pub struct Y;\n"}
+        self.none(crate(deep | {"b/z.rs": "use super::y::Y;\n"}))
+        self.one(crate(deep | {"b/z.rs": "use super::super::a;\n"}))
+        # A name that a module further up re-exports counts for the module that it comes from.
+        shown = {"lib.rs": "mod a;\nmod b;\npub use a::A;\n", "a.rs": above}
+        self.one(crate(shown | {"b.rs": "use crate::A;\npub struct B;\n"}))
+        # A module and the modules below it are one folder.
+        self.none(crate({"lib.rs": "mod a;\n", "a.rs": "mod b;\nuse b::B;\nfn f(_: B) {}\npub struct A;\n",
+                         "a/b.rs": "use super::A;\npub struct B;\n"}))
+        # Of a circle the fewest arrows run upwards.
+        three = {"lib.rs": "mod a;\nmod b;\nmod c;\n", "a.rs": "use crate::b::B;\nuse crate::c::C;\n",
+                 "b.rs": "use crate::c::C;\npub struct B;\n", "c.rs": "use crate::a;\npub struct C;\n"}
+        self.assertEqual([about for about, _ in self.found(crate(three))], ["crates/room c -> a"])
+
+    def test_wide_structs(self):
+        self.one(wide(16))
+        self.one(wide(16, "impl<T: Fn() -> u8> Run<T> for super::a::A<'_> where T: Send {\n    fn run(self) {}\n}\n"))
+        self.none(wide(15))
+        self.none(wide(16, "impl A<'_> {\n    fn new() -> Self {}\n}\nimpl std::fmt::Display for A<'_> {\n"
+                           "    fn fmt(&self) {}\n}\nimpl B for C<A> {\n    fn b(&self) {}\n}\n"))
+
+    def test_stale_exceptions(self):
+        files = crate({"lib.rs": "// so " + "many\n"})
+        self.none(files | {"tests/tidy/known.txt": "# Exceptions.\nso_many crates/room\n"})
+        self.one(files | {"tests/tidy/known.txt": "so_many crates/room\nso_many crates/attic\n"})
 
     def test_metric_helps(self):
         bad = ["Bytes of them.", "Of them, without a read.", "Flushes.", "1 while it finds out what the device holds.",
@@ -162,6 +197,18 @@ class Habits(unittest.TestCase):
         self.one({"a.rs": "fn f() {}"})
         self.none({"a.rs": "fn f() {}\n", "a.md": "a line  \n"})
 
+    def test_a_known_exception_is_no_failure(self):
+        with tempfile.TemporaryDirectory() as root:
+            os.makedirs(os.path.join(root, "tests/tidy"))
+            files = {"a.rs": "// so " + "many\n", "tests/tidy/known.txt": "so_many a.rs\nso_many b.rs\n"}
+            for name, text in files.items():
+                with open(os.path.join(root, name), "w", encoding="utf-8") as file:
+                    file.write(text)
+            self.assertEqual(tidy.unknown(tidy.Tree(root), tidy.so_many), [])
+            self.assertEqual(len(tidy.unknown(tidy.Tree(root), tidy.stale_exceptions)), 1)
+            tidy.forget(tidy.Tree(root))
+            self.assertEqual(tidy.Tree(root).text(tidy.KNOWN), "so_many a.rs\n")
+
     def test_every_habit_has_a_test(self):
         for habit in tidy.HABITS:
             self.assertTrue(hasattr(self, "test_" + habit.__name__), "no test of " + habit.__name__)
@@ -187,8 +234,10 @@ class Structure(unittest.TestCase):
         files["a.rs"] = "// crate::b::g()\nconst A: (&str, char) = (\"crate::b::g\", '\"');\n"
         self.assertEqual(self.edges(files), set())
 
-    def test_a_re_export_is_followed_to_the_file_that_defines_the_name(self):
+    def test_an_import_leads_to_the_file_that_its_path_names(self):
         files = {"lib.rs": "mod a;\nmod b;\npub use b::B;\n", "a.rs": "use crate::B;\n", "b.rs": "pub struct B;\n"}
+        self.assertEqual(self.edges(files), {("a", "")})
+        files["a.rs"] = "use crate::b::inner::B;\n"
         self.assertEqual(self.edges(files), {("a", "b")})
 
     def test_a_file_that_uses_what_it_re_exports_knows_it(self):

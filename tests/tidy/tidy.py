@@ -2,9 +2,11 @@
 """The habits of this repository that a machine can check. Looks at every file that git tracks or would track.
 
     tests/tidy/tidy.py [FOLDER]     FOLDER is the root of the repository if none is given
+    tests/tidy/tidy.py --forget     removes the lines of known.txt that are no longer needed
 
-`test_tidy.py` shows for each habit that a violation is found. The last line says `N passed, N failed, N skipped`, one
-for each habit.
+`known.txt` has the exceptions to a habit, one a line: the name of the habit, and what is excepted from it. A line that
+is no longer needed is a failure too. `test_tidy.py` shows for each habit that a violation is found. The last line says
+`N passed, N failed, N skipped`, one for each habit.
 """
 
 import os
@@ -19,9 +21,9 @@ sys.path.insert(0, HERE)
 import structure  # noqa: E402
 import wording  # noqa: E402
 
-FILE_LINES_MAX = 900
 LINE_CHARACTERS_MAX = 120
 SAFETY_LINES_MAX = 12
+KNOWN = "tests/tidy/known.txt"
 UNSAFE_ALLOWED = ("crates/index/", "crates/memory/", "crates/server/src/io/", "crates/temperature/", "crates/cuda/",
                   "crates/flash/src/device/")
 FORBID_NOT_NEEDED = ("crates/index/", "crates/memory/", "crates/server/", "crates/temperature/", "crates/cuda/",
@@ -42,6 +44,7 @@ REGISTRY = re.compile("|".join([
     r"files\.python" + r"hosted", r"proxy\.gol" + r"ang", r"repo\d*\.mav" + r"en", r"deb\.deb" + r"ian",
     r"\"resol" + r"ved\"", r"--index" + r"-url", r"GOP" + r"ROXY=", r"art" + r"ifactory"]))
 UNSAFE = re.compile(r"\bunsafe\b(?!_)")
+SO_MANY = re.compile(r"//.*\bso " + r"many\b", re.IGNORECASE)
 FORBIDS = re.compile(r"#!\[forbid\(unsafe_code\)\]")
 
 
@@ -55,11 +58,18 @@ class Tree:
         self.kept = {}
         self.crates = None
 
-    def structure(self):
-        """What breaks the limits of `structure.py`, in all crates."""
+    def structure(self, kind):
+        """What of one kind breaks the limits of `structure.py`, in all crates: (what is excepted by, text)."""
         if self.crates is None:
-            self.crates = [line for source in structure.sources(self.root) for line in structure.too_much(source)]
-        return self.crates
+            self.crates = [(crate_of(os.path.relpath(source, self.root)),) + found
+                           for source in structure.sources(self.root) for found in structure.too_much(source)]
+        for crate, found, about, text in self.crates:
+            if found == kind:
+                yield ("%s %s" % (crate, about)).strip(), text.replace(self.root + "/", "")
+
+    def known(self):
+        """The exceptions, each a line of `known.txt`."""
+        return [line for line in self.lines(KNOWN) if line and not line.startswith("#")] if self.has(KNOWN) else []
 
     def text(self, name):
         """What a file holds."""
@@ -101,13 +111,27 @@ def code_of(line):
     return re.sub(r'"(\\.|[^"\\])*"', '""', line.split("//", 1)[0])
 
 
-def long_files(tree):
-    """No file is longer than a person reads in one sitting."""
+def crate_of(name):
+    """The folder of the crate that a file belongs to: `crates/cache`, or `src` for the program."""
+    return "/".join(name.split("/")[:2]) if name.startswith("crates/") else name.split("/")[0]
+
+
+def long_functions(tree):
+    """No function has more than ninety lines."""
     for name in tree.files:
-        if not name.endswith(LENGTH_EXEMPT):
-            count = len(tree.lines(name)) - 1
-            if count > FILE_LINES_MAX:
-                yield "%s: %d lines, at most %d" % (name, count, FILE_LINES_MAX)
+        if name.endswith(".rs"):
+            for number, function, lines in structure.long_functions(tree.text(name)):
+                yield "%s %s" % (crate_of(name), function), "%s:%d: %s: %d lines, at most %d" % (
+                    name, number, function, lines, structure.FUNCTION_LINES_MAX)
+
+
+def so_many(tree):
+    """A comment names the number that it means."""
+    for name in tree.files:
+        if name.endswith(".rs"):
+            for number, line in enumerate(tree.lines(name), 1):
+                if SO_MANY.search(line):
+                    yield crate_of(name), "%s:%d: so many: name the number" % (name, number)
 
 
 def long_lines(tree):
@@ -125,12 +149,17 @@ def long_lines(tree):
 
 def circles(tree):
     """No more than three files of a crate know each other in a circle."""
-    return (line for line in tree.structure() if line.startswith("circle"))
+    return tree.structure("circle")
 
 
-def open_structs(tree):
-    """No struct has more than fifteen fields that other files of its crate write."""
-    return (line for line in tree.structure() if not line.startswith("circle"))
+def upward_arrows(tree):
+    """The modules in one module stand on a ladder: none names one that leads back to it."""
+    return tree.structure("upwards")
+
+
+def wide_structs(tree):
+    """No struct with functions of its own has more than fifteen fields."""
+    return tree.structure("fields")
 
 
 def metric_helps(tree):
@@ -278,17 +307,53 @@ def white_space(tree):
                 yield "%s:%d: space at the end of the line" % (name, number)
 
 
-HABITS = [long_files, long_lines, circles, open_structs, metric_helps, flag_helps, unsafe_elsewhere,
-          unsafe_without_reason, missing_forbid, unfinished, machine_paths, registries, documents, broken_links,
-          named_files, named_code, white_space]
+EXCEPTABLE = [circles, upward_arrows, wide_structs, long_functions, so_many]
+
+
+def needed_exceptions(tree):
+    """The lines that `known.txt` would need for no habit to fail."""
+    return {"%s %s" % (habit.__name__, about) for habit in EXCEPTABLE for about, _ in habit(tree)}
+
+
+def stale_exceptions(tree):
+    """Every exception is still needed."""
+    needed = needed_exceptions(tree)
+    for line in tree.known():
+        if line not in needed:
+            yield "%s: %s: no longer needed (tests/tidy/tidy.py --forget removes the line)" % (KNOWN, line)
+
+
+HABITS = [long_functions, long_lines, so_many, circles, upward_arrows, wide_structs, metric_helps, flag_helps,
+          unsafe_elsewhere, unsafe_without_reason, missing_forbid, unfinished, machine_paths, registries, documents,
+          broken_links, named_files, named_code, white_space, stale_exceptions]
+
+
+def forget(tree):
+    """Removes the exceptions that are no longer needed."""
+    needed = needed_exceptions(tree)
+    kept = [line for line in tree.lines(KNOWN) if not line or line.startswith("#") or line in needed]
+    with open(os.path.join(tree.root, KNOWN), "w", encoding="utf-8") as file:
+        file.write("\n".join(kept))
+
+
+def unknown(tree, habit):
+    """What a habit finds, without the known exceptions."""
+    if habit not in EXCEPTABLE:
+        return list(habit(tree))
+    known = tree.known()
+    return [text for about, text in habit(tree) if "%s %s" % (habit.__name__, about) not in known]
 
 
 def main():
     """Looks at each habit; returns the exit status."""
-    tree = Tree(sys.argv[1] if len(sys.argv) > 1 else REPOSITORY)
+    arguments = [argument for argument in sys.argv[1:] if argument != "--forget"]
+    tree = Tree(arguments[0] if arguments else REPOSITORY)
+    if "--forget" in sys.argv:
+        forget(tree)
+        return 0
     failed = 0
     for habit in HABITS:
-        found = list(habit(tree))
+        found = unknown(tree, habit)
         failed += bool(found)
         print("%-4s %s" % ("FAIL" if found else "ok", habit.__doc__), flush=True)
         for line in found[:20]:
