@@ -126,7 +126,7 @@ package:
 bench:
 	@echo "Each room has its own:         cargo bench -p larder-index   (-p larder-protocol, ...)"
 	@echo "The server beside memcached:   cargo run --release -p larder-bench-compare -- --help"
-	@echo "Figures that were measured:    docs/numbers.md"
+	@echo "Figures that were measured:    docs/internals/numbers.md"
 
 clean:
 	cargo clean

@@ -28,8 +28,8 @@ UNSAFE_ALLOWED = ("crates/index/", "crates/memory/", "crates/server/src/io/", "c
                   "crates/flash/src/device/")
 FORBID_NOT_NEEDED = ("crates/index/", "crates/memory/", "crates/server/", "crates/temperature/", "crates/cuda/",
                      "crates/flash/")
-DOCUMENTS = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "LICENSE", "docs/numbers.md", "docs/decisions",
-             "tests/transcripts/README.md"]
+DOCUMENTS = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "LICENSE", "docs/internals/numbers.md",
+             "docs/decisions", "tests/transcripts/README.md"]
 TEXT_SUFFIXES = (".rs", ".py", ".md", ".toml", ".txt", ".sh", ".go", ".java", ".js", ".json", ".xml", ".yml", ".yaml",
                  ".html", ".css", ".mod", ".sum", ".lock", ".cfg", ".service", ".cu")
 TEXT_NAMES = ("Makefile", "run", ".gitignore", "LICENSE", "Dockerfile")

@@ -225,7 +225,7 @@ impl Demoter {
         }
     }
 
-    /// Flushes both levels. The order of the three steps matters: see `docs/concurrency.md`, "Flush".
+    /// Flushes both levels. The order of the three steps matters: see `docs/internals/concurrency.md`, "Flush".
     fn flush(&self, store: &ItemStore) {
         let _one_at_a_time = self.flushing.lock().expect("no panic under this lock");
         self.flash.begin_flush();
@@ -294,7 +294,7 @@ impl Demoter {
         let life = store.life(leaving.at, &item);
         meanwhile();
         let is_right = match life {
-            // A flush may have come since the item's life was looked at: see `docs/concurrency.md`.
+            // A flush may have come since the item's life was looked at: see `docs/internals/concurrency.md`.
             Life::Live => {
                 let (is_right, to) = self.demote(store, guard, leaving, &item, counters);
                 store.tell_departure(&item, to);

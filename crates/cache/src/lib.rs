@@ -42,7 +42,7 @@
 //!   reached. That happens only in mode `journal`.
 //! * At a graceful stop, when no worker runs any more, [`Cache::save_to_flash`] is called before the tier is closed.
 //!
-//! `docs/concurrency.md`, "Two levels", explains why no stale value comes of it.
+//! `docs/internals/concurrency.md`, "Two levels", explains why no stale value comes of it.
 #![forbid(unsafe_code)]
 
 mod admission;

@@ -1,6 +1,6 @@
 //! What an item is, and how its location is written down.
 //!
-//! The words of the whole project are defined here; `docs/layout.md` has the drawings.
+//! The words of the whole project are defined here; `docs/internals/layout.md` has the drawings.
 //!
 //! * an **item** is a key, its value and its header. A published item is immutable, except for its expiry, the
 //!   time of its last access and a few state bits, which are atomic;

@@ -1,4 +1,4 @@
-//! Bytes that an item takes in the index, which `docs/numbers.md` promises.
+//! Bytes that an item takes in the index, which `docs/internals/numbers.md` promises.
 #![cfg(not(any(loom, miri)))]
 
 use larder_index::{HoldsKey, Index, IndexOptions};
