@@ -3,7 +3,7 @@
 `text.py` says what such a module consists of. What the two servers answer differently on purpose is left out:
 
 * an unknown opcode with a key or extras, a touch with a value, `stat` with a value: memcached reads a part of their
-  bodies as the next request, or throws a part of the next request away (docs/protocol.md);
+  bodies as the next request, or throws a part of the next request away (docs/protocols.md);
 * `stat` with the key `detail`: memcached takes bytes that an earlier request left behind the key as the word after it;
 * another first byte than 0x80 behind other requests: memcached then drops the replies to those;
 * statistics, whose names and values differ, but for those that are an empty list or unknown.

@@ -116,7 +116,7 @@ def encode_inline(words):
 
 # Commands that answer about the server, whose replies are compared only as far as their type goes.
 TYPE_ONLY = {b"SCAN", b"HELLO", b"SLOWLOG", b"RANDOMKEY", b"MEMORY", b"ROLE", b"COMMAND", b"LATENCY"}
-# docs/resp.md says what Larder bounds.
+# docs/protocols.md says what Larder bounds.
 PATTERN_BYTES_MAX = 1024
 TOO_LONG = (b"-", b"ERR the pattern is too long (%d bytes at most)" % PATTERN_BYTES_MAX)
 TIMES = {b"TTL": 3, b"PTTL": APART_MS, b"EXPIRETIME": 3, b"PEXPIRETIME": APART_MS}

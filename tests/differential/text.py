@@ -9,7 +9,7 @@ A protocol of the differential test is a module like this one:
 * `cas_question(key)` and `cas_answer(record)` ask for the CAS number of a key and leave no trace.
 * `Records` cuts the bytes that a server sends into records; `Comparison.differ` compares two of them.
 
-What the two servers answer differently on purpose is listed in docs/protocol.md; conversations leave it out.
+What the two servers answer differently on purpose is listed in docs/protocols.md; conversations leave it out.
 """
 
 import base64

@@ -6,7 +6,7 @@
 //!                   \-> Clock (seconds since the first record) -> Request
 //! ```
 //!
-//! A trace is never held in memory. `docs/traces.md` describes the formats.
+//! A trace is never held in memory. `docs/workbench.md` describes the formats.
 
 mod clock;
 mod columns;
