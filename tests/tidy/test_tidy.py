@@ -179,7 +179,9 @@ class Habits(unittest.TestCase):
 
     def test_broken_links(self):
         self.one({"docs/a.md": "[b](b.md)\n"})
-        self.none({"docs/a.md": "[b](b.md#part) [c](https://example.org)\n", "docs/b.md": ""})
+        self.one({"docs/a.md": "[b](b.md#part)\n", "docs/b.md": "# Parts\n"})
+        self.none({"docs/a.md": "[b](b.md#a-part) [c](https://example.org) [d](#d)\n# D\n",
+                   "docs/b.md": "## A *part*!\n"})
 
     def test_named_files(self):
         self.one({"docs/a.md": "`docs/b.md`\n"})

@@ -252,15 +252,26 @@ def documents(tree):
 
 
 def broken_links(tree):
-    """Links between documents lead somewhere."""
+    """Links between documents lead somewhere, and so do those to a heading."""
     for name in tree.files:
         if not name.endswith(".md"):
             continue
         for number, line in enumerate(tree.lines(name), 1):
-            for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", line):
-                if "://" not in target and not target.startswith("mailto:"):
-                    if not os.path.exists(os.path.join(tree.root, os.path.dirname(name), target)):
-                        yield "%s:%d: a link to %s, which is not there" % (name, number, target)
+            for target, heading in re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)", line):
+                if "://" in target or target.startswith("mailto:"):
+                    continue
+                path = os.path.normpath(os.path.join(os.path.dirname(name), target)) if target else name
+                if not os.path.exists(os.path.join(tree.root, path)):
+                    yield "%s:%d: a link to %s, which is not there" % (name, number, target)
+                elif heading and path.endswith(".md") and heading not in anchors(tree.lines(path)):
+                    yield "%s:%d: a link to the heading %s of %s, which is not there" % (name, number, heading, path)
+
+
+def anchors(lines):
+    """The names by which links reach the headings of a document."""
+    headings = (re.sub(r"[`*]|\[|\]\([^)]*\)", "", line.lstrip("#").strip().lower())
+                for line in lines if line.startswith("#"))
+    return {re.sub(r"[^\w\- ]", "", heading).replace(" ", "-") for heading in headings}
 
 
 def named_files(tree):
