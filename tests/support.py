@@ -4,7 +4,9 @@ A *server command* is the start of a command line, such as `target/release/larde
 flags are added to it. Any server that takes memcached's flags will do, memcached itself included.
 """
 
+import fcntl
 import os
+import select
 import shlex
 import signal
 import socket
@@ -15,15 +17,69 @@ import time
 REPOSITORY = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 DEFAULT_COMMAND = os.path.join(REPOSITORY, "target", "release", "larder") + " serve"
 DEFAULT_FLAGS = ["-U", "0", "-m", "64", "-t", "2"]
-START_SECONDS_MAX = 20.0
-STOP_SECONDS_MAX = 20.0
+# A wait ends with the event that it is for. This limit is there so that a test ends that would wait for ever.
+WAIT_SECONDS_MAX = 60.0
+# Below the ports that the kernel gives to clients.
+PORTS = (15_000, 30_000)
+# How long a wait rests between two looks.
+LOOK_SECONDS = 0.01
+# A server that has used no processor time for so long rests.
+IDLE_SECONDS = 0.2
+
+
+def until(happens, what="the event", seconds=WAIT_SECONDS_MAX):
+    """Looks again and again until `happens()` returns something that counts as true, and returns that.
+
+    `what` says in a failure what was waited for; a function is called then, and may tell how far things got.
+    """
+    deadline = time.monotonic() + seconds
+    while not (found := happens()):
+        if time.monotonic() > deadline:
+            raise AssertionError("after %g s still not: %s" % (seconds, what() if callable(what) else what))
+        time.sleep(LOOK_SECONDS)
+    return found
+
+
+def until_no_error(act, errors=(OSError,), seconds=WAIT_SECONDS_MAX):
+    """Calls `act` again and again until it raises none of `errors`; returns what it returns."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return act()
+        except errors:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(LOOK_SECONDS)
 
 
 def free_port():
-    """A TCP port that was free a moment ago, on every address."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port of TCP and UDP that nobody uses, on every address.
+
+    The kernel gives it to no client, and no other test of this machine is given it soon: the last one that was given is
+    in a file.
+    """
+    with open(os.path.join(tempfile.gettempdir(), "larder-tests-%d.port" % os.geteuid()), "a+") as last:
+        fcntl.flock(last, fcntl.LOCK_EX)
+        last.seek(0)
+        port = int(last.read() or 0)
+        while True:
+            port = port + 1 if PORTS[0] <= port < PORTS[1] else PORTS[0]
+            if _is_free(port):
+                break
+        last.truncate(0)
+        last.write(str(port))
+    return port
+
+
+def _is_free(port):
+    """Whether nobody uses a port."""
+    for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+        with socket.socket(socket.AF_INET, kind) as probe:
+            try:
+                probe.bind(("", port))
+            except OSError:
+                return False
+    return True
 
 
 def in_ci():
@@ -72,17 +128,40 @@ class Server:
 
     def wait_until_listening(self, host="127.0.0.1"):
         """Returns once a connection is accepted; raises DidNotStart."""
-        deadline = time.monotonic() + START_SECONDS_MAX
-        while time.monotonic() < deadline:
+        def listens():
             if self.process.poll() is not None:
                 raise DidNotStart("exit status %d: %s" % (self.process.returncode, self.error_text().strip()))
             try:
-                socket.create_connection((host, self.port), timeout=1).close()
-                return
+                socket.create_connection((host, self.port), timeout=WAIT_SECONDS_MAX).close()
+                return True
             except OSError:
-                time.sleep(0.02)
-        self.stop()
-        raise DidNotStart("nothing listens after %d s: %s" % (START_SECONDS_MAX, self.error_text().strip()))
+                return False
+        try:
+            until(listens, "somebody listens")
+        except AssertionError as error:
+            self.stop()
+            raise DidNotStart("%s: %s" % (error, self.error_text().strip())) from None
+
+    def wait_until_idle(self):
+        """Returns once the process has used next to no processor time for a while: it has done what it was sent.
+
+        A machine that gives the process no time lets it look idle. So this serves tests of what must not happen: on
+        such a machine they see less, and never fail for it.
+        """
+        def rests():
+            before = self.processor_ticks()
+            time.sleep(IDLE_SECONDS)
+            return self.processor_ticks() - before <= 1
+        until(rests, "the server rests")
+
+    def processor_ticks(self):
+        """The processor time of the process so far, in ticks; 0 once it is gone."""
+        try:
+            with open("/proc/%d/stat" % self.process.pid, encoding="ascii") as file:
+                fields = file.read().rpartition(")")[2].split()
+        except OSError:
+            return 0
+        return int(fields[11]) + int(fields[12])
 
     def _text(self, file):
         # Not by seek and read: the server writes at the position of the file, which the two processes share.
@@ -97,7 +176,7 @@ class Server:
         """What the server wrote to standard output so far."""
         return self._text(self.output)
 
-    def connect(self, timeout=10.0, receive_buffer=None):
+    def connect(self, timeout=WAIT_SECONDS_MAX, receive_buffer=None):
         """A new connection to the server."""
         return Connection("127.0.0.1", self.port, timeout, receive_buffer)
 
@@ -119,7 +198,7 @@ class Server:
             pass
         return 0
 
-    def wait(self, seconds=STOP_SECONDS_MAX):
+    def wait(self, seconds=WAIT_SECONDS_MAX):
         """The exit status, once the process ended by itself; raises subprocess.TimeoutExpired."""
         return self.process.wait(seconds)
 
@@ -128,7 +207,7 @@ class Server:
         if self.process.poll() is None:
             self.process.send_signal(signal_number)
             try:
-                self.process.wait(STOP_SECONDS_MAX)
+                self.process.wait(WAIT_SECONDS_MAX)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
@@ -143,6 +222,17 @@ class Server:
         self.output.close()
 
 
+def _unread(port, peer_port):
+    """How many bytes have come to a socket of this machine that its owner has not read; None where there is none."""
+    for path in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with open(path, encoding="ascii") as rows:
+            for fields in map(str.split, rows):
+                ends = [field.rpartition(":")[2] for field in fields[1:3]]
+                if ends == ["%04X" % port, "%04X" % peer_port]:
+                    return int(fields[4].partition(":")[2], 16)
+    return None
+
+
 class Closed(Exception):
     """The server closed the connection where an answer was expected."""
 
@@ -150,7 +240,7 @@ class Closed(Exception):
 class Connection:
     """A TCP (or given) socket with a line reader. Lines end in CRLF, which is removed."""
 
-    def __init__(self, host, port, timeout=10.0, receive_buffer=None, made=None):
+    def __init__(self, host, port, timeout=WAIT_SECONDS_MAX, receive_buffer=None, made=None):
         if made is None:
             family = socket.AF_INET6 if ":" in host else socket.AF_INET
             made = socket.socket(family, socket.SOCK_STREAM)
@@ -229,7 +319,17 @@ class Connection:
                 raise AssertionError("unexpected answer to stats: %r" % line)
             found[words[1]] = words[2] if len(words) > 2 else b""
 
-    def is_closed(self, seconds=5.0):
+    def wait_until_read(self):
+        """Returns once the other side has read all that was sent (over TCP on this machine)."""
+        own, other = self.socket.getsockname()[1], self.socket.getpeername()[1]
+        until(lambda: not _unread(other, own), "what was sent is read")
+
+    def wait_until_answered(self):
+        """Returns once something has come that nobody has read yet."""
+        if not select.select([self.socket], [], [], WAIT_SECONDS_MAX)[0]:
+            raise AssertionError("no answer")
+
+    def is_closed(self, seconds=WAIT_SECONDS_MAX):
         """Whether the server closes the connection within `seconds`; what it still sends is dropped."""
         self.socket.settimeout(seconds)
         try:

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 import traceback
 
 
@@ -55,6 +56,14 @@ def raises(kind, function, *arguments, **named):
     raise AssertionError("no %s" % kind.__name__)
 
 
+def until(happens):
+    """Returns once `happens()` returns something that counts as true; fails if that takes a minute."""
+    deadline = time.monotonic() + 60
+    while not happens():
+        true(time.monotonic() < deadline)
+        time.sleep(0.02)
+
+
 def short(value):
     """A value's representation, cut."""
     text = repr(value)
@@ -64,4 +73,3 @@ def short(value):
 AWKWARD = bytes(range(256)) + b"\r\nEND\r\nVALUE a 0 1\r\n\x80\x81"
 LARGE = bytes(range(256)) * 3900
 EXPIRY_SECONDS = 1
-EXPIRY_WAIT_SECONDS = 2.2

@@ -268,15 +268,7 @@ class Reference:
         flags = ["--save", "", "--appendonly", "no", "--databases", "1", "--bind", "127.0.0.1"]
         command = [path, "--port", str(self.port)] + flags
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        deadline = time.monotonic() + support.START_SECONDS_MAX
-        while True:
-            try:
-                Wire(self.port).close()
-                return
-            except OSError:
-                if time.monotonic() > deadline or self.process.poll() is not None:
-                    raise
-                time.sleep(0.05)
+        support.until_no_error(lambda: Wire(self.port).close())
 
     def __enter__(self):
         return self

@@ -49,12 +49,23 @@ class Fleet:
         node.server.stop(signal_number)
 
     def reload(self):
-        """Writes the list again and tells the servers that run. They have it some milliseconds later."""
+        """Writes the list again and tells the servers that run; returns once each has it."""
         self.version += 1
         self.write()
         for node in self.nodes:
             if node.server:
                 node.server.process.send_signal(signal.SIGHUP)
+        for node in self.nodes:
+            if node.server:
+                support.until(lambda: self.version_of(node) == self.version, "%s has the list" % node.name)
+
+    @staticmethod
+    def version_of(node):
+        """The version of the list that a server has."""
+        with node.server.connect() as connection:
+            connection.send(b"config get cluster\r\n")
+            text = connection.exactly(int(connection.line().split()[3]))
+            return int(text.split(b"\n")[0])
 
     def __enter__(self):
         self.write()

@@ -13,6 +13,7 @@ import support
 from fleet import Fleet
 from traffic import Lines
 
+AWAY_SECONDS = 1
 PROCESSES = 3
 TRAFFIC = os.path.join(os.path.dirname(os.path.abspath(__file__)), "traffic.py")
 keys_in_all = 30_000
@@ -112,18 +113,14 @@ def check(title, start, protocol):
 
 def wait_until_open(port, proxy, output):
     """Returns once the proxy listens."""
-    for _ in range(400):
+    def listens():
         if proxy.poll() is not None:
             output.seek(0)
             raise AssertionError("the proxy ended: " + output.read().decode("utf-8", "replace")[-300:])
-        try:
-            lines = Lines(port)
-            lines.send(b"")
-            lines.close()
-            return
-        except OSError:
-            time.sleep(0.05)
-    raise AssertionError("the proxy does not listen")
+        lines = Lines(port)
+        lines.send(b"")
+        lines.close()
+    support.until_no_error(listens)
 
 
 def through(fleet, port, protocol):
@@ -143,7 +140,8 @@ def through(fleet, port, protocol):
         fleet.stop(node, signal.SIGKILL)
         waiting.stdin.write("go on\n")
         waiting.stdin.flush()
-        time.sleep(1)
+        # For so long there is traffic without this server.
+        time.sleep(AWAY_SECONDS)
         fleet.start(node)
         seen, errors = collections.Counter(), collections.Counter()
         for worker in workers:

@@ -147,7 +147,6 @@ def check_redis_py(command, folder, report):
             node.slots = BEFORE[node.name]
         fleet.reload()
         gone.server.stop()
-        time.sleep(0.5)
         found, absent, failed = cluster.read(keys)
         same((set(absent), failed), (moved, {}), "keys that are not found after a server was taken out")
         same({value for key, value in found.items() if value != ("value of " + key).encode()}, set(), "old values")
@@ -170,8 +169,9 @@ def check_go_redis(command, folder, report):
     except clients.Missing as reason:
         raise Skipped(str(reason)) from None
     with Fleet(command, folder, BEFORE) as fleet:
-        done = subprocess.run([clients.GO_REDIS_BINARY, "127.0.0.1", str(fleet.nodes[0].port), "cluster"], timeout=60,
-                              text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        done = subprocess.run([clients.GO_REDIS_BINARY, "127.0.0.1", str(fleet.nodes[0].port), "cluster"],
+                              text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              timeout=support.WAIT_SECONDS_MAX)
         for line in done.stdout.splitlines():
             if line.startswith("ok "):
                 report(line[3:])
@@ -201,7 +201,7 @@ def check_cluster_client(library, install, command_of):
                     cluster = Cluster(fleet)
                     same(cluster.redirections(), 0, "redirections of a client that knows the slots")
                     add_a_fourth(fleet)
-                    lines += program.communicate("go on\n", timeout=60)[0].splitlines()
+                    lines += program.communicate("go on\n", timeout=support.WAIT_SECONDS_MAX)[0].splitlines()
                 finally:
                     program.kill()
             for line in lines:
@@ -235,7 +235,6 @@ def add_a_fourth(fleet):
         node.slots = AFTER[node.name]
     fleet.reload()
     fleet.start(fleet.nodes[-1])
-    time.sleep(0.5)
 
 
 def node_client(clients):
@@ -264,7 +263,6 @@ def check_discovery(command, folder, report):
         same([listed(node) for node in fleet.nodes], [(1, ports)] * 3, "the list")
         fleet.nodes.pop().server.stop()
         fleet.reload()
-        time.sleep(0.5)
         same([listed(node)[0] for node in fleet.nodes], [2, 2], "the version of the list after a change")
         same(len(listed(fleet.nodes[0])[1]), 2, "servers after a change")
         report("config get cluster: the list, and a higher version after a change")

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import types
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -165,15 +164,15 @@ class Boxed:
 
     def connect(self, port):
         """A connection to the server, as soon as it listens."""
-        deadline = time.monotonic() + support.START_SECONDS_MAX
-        while True:
+        def connected():
             try:
                 with network_of(self.process.pid):
                     return support.Connection("127.0.0.1", port)
             except OSError as error:
-                if self.process.poll() is not None or time.monotonic() > deadline:
+                if self.process.poll() is not None:
                     raise AssertionError("%s; the server said: %s" % (error, self.said())) from error
-            time.sleep(0.02)
+                return None
+        return support.until(connected, lambda: "a connection; the server said: " + self.said())
 
     def said(self):
         """What the server has printed."""
@@ -196,7 +195,7 @@ class Boxed:
     def stop(self, signal_number=signal.SIGUSR1):
         """Asks the server to stop; returns the exit status."""
         os.kill(self.server_id(), signal_number)
-        return self.process.wait(support.STOP_SECONDS_MAX)
+        return self.process.wait(support.WAIT_SECONDS_MAX)
 
     def __enter__(self):
         return self

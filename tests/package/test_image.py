@@ -152,7 +152,7 @@ class Container(unittest.TestCase):
         os.mkdir(os.path.join(self.root, "var"))
         os.chmod(os.path.join(self.root, "var"), 0o777)
         with self.start("-m", "64", "--flash", "/var/flash:64m") as server:
-            self.assertNotEqual(server.process.wait(support.STOP_SECONDS_MAX), 0)
+            self.assertNotEqual(server.process.wait(support.WAIT_SECONDS_MAX), 0)
             self.assertIn("/var/flash is read-only", server.said())
 
 

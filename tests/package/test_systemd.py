@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 import unittest
 
 from package_support import PIVOT, SETTINGS, Boxed, Root, newer_package, paths, run, support
@@ -33,11 +32,8 @@ class Machine(Boxed):
         join = 'echo $$ > "$0/cgroup.procs"; exec "$@"'
         super().__init__(PIVOT, root, "container=larder", "/lib/systemd/systemd",
                          within=["sh", "-c", join, state["cgroup"]])
-        deadline = time.monotonic() + support.START_SECONDS_MAX
-        while self.shell("systemctl is-system-running")[1] not in ("running\n", "degraded\n"):
-            if time.monotonic() > deadline:
-                raise AssertionError("systemd does not start: " + self.said())
-            time.sleep(0.1)
+        support.until(lambda: self.shell("systemctl is-system-running")[1] in ("running\n", "degraded\n"),
+                      lambda: "systemd has started: " + self.said())
 
     def shell(self, command):
         """Runs a shell command; returns (status, output)."""

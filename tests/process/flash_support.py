@@ -1,16 +1,14 @@
 """What the tests of flash share: a server with a file behind its memory, and ways to get items out of memory."""
 
 import os
-import time
 import zlib
 
 from process_support import Case
+from support import until
 
 MEBIBYTE = 1 << 20
 MEMORY_MIB = 16
 FLASH_MIB = 256
-FLASH_WAIT_SECONDS_MAX = 1.0
-RECOVERY_SECONDS_MAX = 30.0
 # More at once, and writers evict what flash has no buffer for.
 PUSHED_TOGETHER = 12
 
@@ -64,16 +62,11 @@ class FlashCase(Case):
 
     def wait_for_flash(self, connection):
         """Waits until flash has written every full buffer, so that it has room for what leaves memory next."""
-        end = time.monotonic() + FLASH_WAIT_SECONDS_MAX
-        while self.number(connection, b"segments_waiting", b"flash") > 0 and time.monotonic() < end:
-            time.sleep(0.002)
+        until(lambda: self.number(connection, b"segments_waiting", b"flash") == 0, "flash has written its buffers")
 
     def wait_for_recovery(self, connection):
         """Waits until a server that was started again knows everything on its flash."""
-        end = time.monotonic() + RECOVERY_SECONDS_MAX
-        while self.number(connection, b"recovering", b"flash") > 0:
-            self.assertLess(time.monotonic(), end, "recovery does not end")
-            time.sleep(0.01)
+        until(lambda: self.number(connection, b"recovering", b"flash") == 0, "recovery ends")
 
     def started_again(self, server):
         """A connection to a server that was started again, once it knows everything on its flash."""

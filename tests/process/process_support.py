@@ -14,7 +14,6 @@ sys.path.insert(0, TESTS)
 
 import support  # noqa: E402
 
-END_SECONDS_MAX = 10.0
 
 
 def server_command():
@@ -59,7 +58,7 @@ def run_program(*arguments, environment=None):
     words = [program()]
     variables = dict(os.environ, **(environment or {}))
     done = subprocess.run(words + list(arguments), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, text=True, timeout=END_SECONDS_MAX, env=variables)
+                          stderr=subprocess.PIPE, text=True, timeout=support.WAIT_SECONDS_MAX, env=variables)
     return done.returncode, done.stdout, done.stderr
 
 
@@ -85,8 +84,13 @@ class Case(unittest.TestCase):
         made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.addCleanup(made.close)
         made.bind(path)
-        made.settimeout(10)
+        made.settimeout(support.WAIT_SECONDS_MAX)
         return made, {"NOTIFY_SOCKET": path}
+
+    def wait_for_clock(self, connection, seconds):
+        """Returns once the server's clock has gone on by so many seconds."""
+        begun = int(connection.stats()[b"time"])
+        support.until(lambda: int(connection.stats()[b"time"]) >= begun + seconds, "the server's clock goes on")
 
     def told_until(self, manager, word):
         """What a service manager is told, up to the message that has this line."""

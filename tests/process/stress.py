@@ -79,7 +79,7 @@ class Worker:
     def guarded(self, body, *arguments):
         """Runs a thread's body; whatever goes wrong is a fault."""
         try:
-            with support.Connection("127.0.0.1", self.port, 20) as connection:
+            with support.Connection("127.0.0.1", self.port) as connection:
                 while time.monotonic() < self.deadline and not self.faults:
                     body(connection, *arguments)
         except Exception as error:  # a thread reports whatever goes wrong

@@ -27,7 +27,8 @@ class Admin(Case):
     def fetch(self, path):
         """(status, text) of a page."""
         try:
-            with urllib.request.urlopen("http://127.0.0.1:%d%s" % (self.port, path), timeout=10) as answer:
+            page = "http://127.0.0.1:%d%s" % (self.port, path)
+            with urllib.request.urlopen(page, timeout=support.WAIT_SECONDS_MAX) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
@@ -43,7 +44,7 @@ class Admin(Case):
         self.server("--admin", "127.0.0.1:%d" % self.port, "--admin-host", "cache-1.example")
 
         def status(host):
-            client = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+            client = http.client.HTTPConnection("127.0.0.1", self.port, timeout=support.WAIT_SECONDS_MAX)
             client.putrequest("GET", "/metrics", skip_host=True)
             if host is not None:
                 client.putheader("Host", host)

@@ -3,7 +3,6 @@
 import os
 import socket
 import struct
-import time
 
 import packets
 import support
@@ -24,7 +23,7 @@ class Values(Case):
         request = store(b"large", LARGE, flags=7, opaque=9)
         for start in range(0, len(request), 50_001):
             connection.send(request[start:start + 50_001])
-            time.sleep(0.001)
+            connection.wait_until_read()
         stored = packets.receive(connection)
         self.assertEqual((stored.status, stored.opaque, stored.value), (packets.OK, 9, b""))
         found = packets.ask(connection, packet(packets.GETK, b"large", opaque=10))
@@ -63,7 +62,7 @@ class Values(Case):
         connection = self.connection(self.running, receive_buffer=4096)
         self.assertEqual(packets.ask(connection, store(b"large", LARGE)).status, packets.OK)
         connection.send(packet(packets.GET, b"large") * 8)
-        time.sleep(0.3)
+        connection.wait_until_answered()
         for _ in range(8):
             self.assertEqual(packets.receive(connection).value, LARGE)
 
@@ -117,7 +116,7 @@ class Udp(Case):
         server = self.server("-U", str(port))
         client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.addCleanup(client.close)
-        client.settimeout(5)
+        client.settimeout(support.WAIT_SECONDS_MAX)
 
         def ask(request, number):
             client.sendto(struct.pack(">HHHH", number, 0, 1, 0) + request, ("127.0.0.1", port))

@@ -2,7 +2,6 @@
 
 import socket
 import threading
-import time
 import unittest
 
 import support
@@ -65,8 +64,7 @@ class Levels(FlashCase):
         self.push_out(self.client, mebibytes=96)
         self.assertIn(self.client.ask(b"mg long t"), [b"HD t%d" % left for left in range(900, 1001)])
         self.assertEqual(self.client.ask(b"mg ever t"), b"HD t-1")
-        time.sleep(5)
-        self.assertIsNone(self.client.get(b"short"))
+        support.until(lambda: self.client.get(b"short") is None, "the item has expired")
         self.assertEqual(self.client.ask(b"mg short v"), b"EN")
 
     def test_every_operation_finds_the_item(self):
@@ -201,7 +199,7 @@ class Levels(FlashCase):
         faults = []
 
         def read(start):
-            with self.running.connect(timeout=30) as connection:
+            with self.running.connect() as connection:
                 for number in range(start, len(keys), 10):
                     value = connection.get(keys[number])
                     if value != noise(number, 1000):
@@ -223,7 +221,7 @@ class Levels(FlashCase):
             leaves.send(request)
             leaves.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
             if number % 2:
-                time.sleep(0.005)
+                leaves.wait_until_answered()
             leaves.close()
         deaf = [self.connection(self.running, receive_buffer=4096) for _ in range(20)]
         for connection in deaf:
@@ -248,7 +246,7 @@ class Levels(FlashCase):
         self.cold(client, {b"k": b"value", b"n": b"5"})
         datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.addCleanup(datagrams.close)
-        datagrams.settimeout(5)
+        datagrams.settimeout(support.WAIT_SECONDS_MAX)
         for number, (asked, answer) in enumerate([
                 (b"get k\r\n", b"VALUE k 0 5\r\nvalue\r\nEND\r\n"), (b"incr n 2\r\n", b"7\r\n"),
                 (b"delete k\r\n", b"DELETED\r\n"), (b"get k\r\n", b"END\r\n")]):

@@ -31,7 +31,7 @@ class Explained(FlashCase):
         admin = "127.0.0.1:%d" % support.free_port()
         running = self.server("-m", "16", "--admin", admin, *flags)
         rows = {name.decode() for name in self.connection(running).stats(b"flash")}
-        with urllib.request.urlopen("http://%s/metrics" % admin, timeout=10) as answer:
+        with urllib.request.urlopen("http://%s/metrics" % admin, timeout=60) as answer:
             samples = re.findall(r"^(larder_flash_\w+)([{ ])", answer.read().decode(), re.MULTILINE)
         metrics = {re.sub(r"_(sum|count|bucket)$", "", name) for name, _ in samples}
         return {name for name in rows if not re.match(r"(device|channel)_([2-9]|1\d)", name)}, metrics

@@ -171,7 +171,7 @@ class Simulated(FlashCase):
         client = self.connection(running)
         channels = len(self.on_channels(client.stats(b"flash"), "programmed_bytes"))
         self.assertGreater(channels, 1)
-        with urllib.request.urlopen("http://%s/metrics" % admin, timeout=10) as answer:
+        with urllib.request.urlopen("http://%s/metrics" % admin, timeout=60) as answer:
             text = answer.read().decode()
         for name in ("flash_programmed_on_channel_bytes_total", "flash_erases_least_on_channel",
                      "flash_erases_most_on_channel"):

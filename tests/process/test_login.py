@@ -2,7 +2,6 @@
 
 import hashlib
 import signal
-import threading
 import time
 
 import packets
@@ -124,9 +123,7 @@ class Reload(UsersCase):
     def reload(self, server, user, password, said):
         """Sends the signal and waits until a login is answered so."""
         server.process.send_signal(signal.SIGHUP)
-        deadline = time.monotonic() + 20
-        while self.text(server, user, password)[1] != said:
-            self.assertLess(time.monotonic(), deadline)
+        support.until(lambda: self.text(server, user, password)[1] == said, "the users are read again")
 
     def test_new_users_and_old_connections(self):
         self.write("ada:lovelace", "alan:turing")
@@ -141,10 +138,7 @@ class Reload(UsersCase):
         # A file that is wrong changes nothing.
         self.write("nonsense")
         server.process.send_signal(signal.SIGHUP)
-        deadline = time.monotonic() + 10
-        while "the users stay as they were" not in server.error_text() + server.output_text():
-            self.assertLess(time.monotonic(), deadline)
-            time.sleep(0.02)
+        support.until(lambda: "the users stay as they were" in server.error_text() + server.output_text(), "it says so")
         self.assertEqual(self.text(server, "alan", "bombe")[1], b"STORED")
 
 
@@ -160,34 +154,26 @@ class Attempts(UsersCase):
         server = self.server("-Y", self.path, "-t", "1", "-c", "2000")
         served, _ = self.text(server, "ada", "lovelace")
         resident = server.resident_bytes()
-        guesses = []
-        began = time.monotonic()
+        guesses, sent = [], []
         for number in range(600):
             connection = self.connection(server)
+            sent.append(time.monotonic())
             if number % 2:
                 # A guess behind a guess waits for its turn.
                 connection.send(plain(b"ada", b"guess") * 2)
             else:
                 connection.send(b"set auth 0 0 9\r\nada guess\r\n" * 2)
             guesses.append(connection)
-        longest = 0
-        while time.monotonic() < began + DELAY_SECONDS_MIN:
-            asked = time.monotonic()
+        # With one worker, this would wait for 600 delays if a delay held the worker up.
+        for _ in range(100):
             self.assertEqual(served.ask(b"mn"), b"MN")
-            longest = max(longest, time.monotonic() - asked)
-        self.assertLess(longest, 0.5)
-        self.assertEqual(self.counts(server, "ada", "lovelace")[1], 0, "none is answered at once")
-        for number, connection in enumerate(guesses):
-            if number % 2:
-                self.assertEqual(packets.receive(connection).status, packets.AUTH_ERROR)
-            else:
-                self.assertEqual(connection.line(), b"CLIENT_ERROR authentication failure")
-        self.assertGreater(time.monotonic() - began, DELAY_SECONDS_MIN)
-        for connection in guesses[::2]:
-            self.assertEqual(connection.line(), b"CLIENT_ERROR authentication failure")
-        self.assertGreater(time.monotonic() - began, 2 * DELAY_SECONDS_MIN)
-        for connection in guesses[1::2]:
-            self.assertEqual(packets.receive(connection).status, packets.AUTH_ERROR)
+        for nth in (1, 2):
+            for number, connection in enumerate(guesses):
+                if number % 2:
+                    self.assertEqual(packets.receive(connection).status, packets.AUTH_ERROR)
+                else:
+                    self.assertEqual(connection.line(), b"CLIENT_ERROR authentication failure")
+                self.assertGreater(time.monotonic() - sent[number], nth * DELAY_SECONDS_MIN)
         self.assertEqual(self.counts(server, "ada", "lovelace")[1], 1200)
         self.assertLess(server.resident_bytes() - resident, 16 << 20)
 
@@ -196,9 +182,9 @@ class Attempts(UsersCase):
         for _ in range(300):
             with support.Connection("127.0.0.1", server.port) as connection:
                 connection.send(plain(b"ada", b"guess"))
-        time.sleep(3)
         connection, said = self.text(server, "ada", "lovelace")
-        self.assertEqual((said, connection.stats()[b"curr_connections"]), (b"STORED", b"1"))
+        self.assertEqual(said, b"STORED")
+        support.until(lambda: connection.stats()[b"curr_connections"] == b"1", "the others are gone")
 
     def test_one_that_failed_in_a_transaction_delays_the_next_one(self):
         server = self.server("-Y", self.path)
@@ -231,8 +217,5 @@ class Attempts(UsersCase):
         server = self.server("-Y", self.path)
         connection = self.connection(server)
         connection.send(b"set auth 0 0 9\r\nada guess\r\n")
-        time.sleep(0.1)
-        began = time.monotonic()
-        threading.Timer(0, server.process.terminate).start()
-        self.assertEqual(server.wait(), 0)
-        self.assertLess(time.monotonic() - began, 5)
+        connection.wait_until_read()
+        self.assertEqual(server.stop(), 0)

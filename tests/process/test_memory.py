@@ -3,7 +3,6 @@
 import os
 import socket
 import threading
-import time
 import unittest
 
 import support
@@ -13,6 +12,8 @@ MEBIBYTE = 1 << 20
 LIMIT_MIB = 64
 BOUND_BYTES = int(LIMIT_MIB * MEBIBYTE * 1.05) + 16 * MEBIBYTE
 HOSTILE_CONNECTIONS = 1000
+# The keeper gives memory back that nobody has needed for some seconds.
+QUIET_SECONDS = 7
 
 
 class Limited(Case):
@@ -32,28 +33,25 @@ class Limited(Case):
         return connection
 
     def crowd(self, count, first, receive_buffer=None):
-        """So many connections, each of which sends `first` as far as the server takes it."""
+        """`count` connections, each of which sends `first` as far as the server takes it."""
         made = []
         for number in range(count):
             connection = self.connection(self.running, receive_buffer=receive_buffer)
             connection.socket.setblocking(False)
             self.push(connection, first(number))
             made.append(connection)
+        self.running.wait_until_idle()
         return made
 
     @staticmethod
     def push(connection, data):
-        """Sends what the server takes within a moment; the rest is dropped."""
+        """Sends what the server takes at once; the rest is dropped."""
         view = memoryview(data)
-        for _ in range(50):
-            try:
+        try:
+            while view:
                 view = view[connection.socket.send(view):]
-                if not view:
-                    return
-            except BlockingIOError:
-                time.sleep(0.0005)
-            except OSError:
-                return
+        except OSError:
+            return
 
     def within(self, what):
         """Fails if the process was ever larger than promised."""
@@ -92,7 +90,7 @@ class Bound(Limited):
         self.assertLess(lazy.resident_bytes(), 32 * MEBIBYTE)
         self.assertGreater(self.running.resident_bytes(), 48 * MEBIBYTE)
         # It stays though nobody stores anything for a while.
-        time.sleep(7)
+        self.wait_for_clock(self.connection(self.running), QUIET_SECONDS)
         self.assertGreater(self.running.resident_bytes(), 48 * MEBIBYTE)
         connection = self.fill(160)
         self.within("memory taken at once")
@@ -124,7 +122,6 @@ class Bound(Limited):
         behaved = self.fill()
         behaved.set(b"large", b"l" * 900000)
         self.crowd(HOSTILE_CONNECTIONS, lambda number: b"get large\r\n" * 100, receive_buffer=4096)
-        time.sleep(0.5)
         self.within("%d deaf clients" % HOSTILE_CONNECTIONS)
         self.still_answers(behaved)
 
@@ -133,7 +130,6 @@ class Bound(Limited):
         behaved = self.fill()
         behaved.set(b"small", b"s" * 400)
         self.crowd(200, lambda number: b"get small small small small small small\r\n" * 20000, receive_buffer=4096)
-        time.sleep(0.5)
         self.within("200 deaf clients that ask for much")
         self.still_answers(behaved)
 
@@ -144,9 +140,7 @@ class Bound(Limited):
         for connection in crowd:
             connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
             connection.close()
-        deadline = time.monotonic() + 5
-        while int(behaved.stats()[b"curr_connections"]) > 20 and time.monotonic() < deadline:
-            time.sleep(0.05)
+        support.until(lambda: int(behaved.stats()[b"curr_connections"]) <= 20, "they are gone")
         self.fill(160)
         self.within("after 500 clients that left")
         self.still_answers(behaved)
@@ -168,7 +162,7 @@ class Bound(Limited):
                 client.send(head)
             except OSError:
                 pass
-        time.sleep(0.5)
+        self.running.wait_until_idle()
         self.within("half requests to the admin page")
         self.still_answers(connection)
 
@@ -263,12 +257,15 @@ class Moved(Case):
         for number, mebibytes in enumerate([start, *limits]):
             answer = connection.ask(b"cache_memlimit %d" % mebibytes)
             self.assertIn(answer, (b"OK", b"MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust"))
+            is_least = (mebibytes if answer == b"OK" else taken[-1]) <= self.LEAST_MIB
             if answer == b"OK":
                 taken.append(mebibytes)
                 # The workers change their receive buffers with the next tick.
-                time.sleep(1.5)
+                support.until_no_error(
+                    lambda: self.serves_everything(self.connection(server), b"tick%d" % number, is_least),
+                    (AssertionError, OSError, support.Closed))
             for one in (connection, other, self.connection(server)):
-                self.serves_everything(one, b"k%d-%d" % (number, mebibytes), taken[-1] <= self.LEAST_MIB)
+                self.serves_everything(one, b"k%d-%d" % (number, mebibytes), is_least)
             self.assertEqual(int(other.stats()[b"limit_maxbytes"]), taken[-1] * MEBIBYTE)
         return taken
 
@@ -289,14 +286,15 @@ class Moved(Case):
     @larder_only
     def test_under_load(self):
         server = self.server("-m", "128", "-t", "2")
-        ends = time.monotonic() + 12
-        wrong, limit = [], [128]
+        ends = threading.Event()
+        wrong, limit, turns = [], [128], [0] * 4
 
         def work(number):
             connection, count = server.connect(), 0
             try:
-                while time.monotonic() < ends and not wrong:
+                while not ends.is_set() and not wrong:
                     count += 1
+                    turns[number] = count
                     key = b"w%d-%d" % (number, count % 20000)
                     for size in (100, 5000, 40000 if count % 50 == 0 else 300):
                         answer = connection.set(key, b"w" * size)
@@ -309,13 +307,16 @@ class Moved(Case):
         for thread in threads:
             thread.start()
         control = self.connection(server)
-        while time.monotonic() < ends - 1 and not wrong:
-            for mebibytes in (16, 256, 40, 10, 128):
+        try:
+            for mebibytes in (16, 256, 40, 10, 128) * 4:
                 limit[0] = mebibytes
                 self.assertEqual(control.ask(b"cache_memlimit %d" % mebibytes), b"OK")
-                time.sleep(0.5)
-        for thread in threads:
-            thread.join()
+                enough = [count + 300 for count in turns]
+                support.until(lambda: wrong or all(map(int.__ge__, turns, enough)), "each worker goes on")
+        finally:
+            ends.set()
+            for thread in threads:
+                thread.join()
         self.assertEqual(wrong, [])
 
 

@@ -82,7 +82,7 @@ class Tenants(Case):
         connection = self.connection(server)
         connection.set(b"a:1", b"v")
         self.assertEqual(connection.get(b"a:1"), b"v")
-        with urllib.request.urlopen("http://127.0.0.1:%d/metrics" % port, timeout=10) as reply:
+        with urllib.request.urlopen("http://127.0.0.1:%d/metrics" % port, timeout=support.WAIT_SECONDS_MAX) as reply:
             text = reply.read().decode()
         self.assertIn('larder_namespace_hits_total{namespace="a"} 1\n', text)
         self.assertIn("# HELP larder_namespace_memory_bytes ", text)

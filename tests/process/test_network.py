@@ -25,11 +25,14 @@ class Limits(Case):
     def test_connections_beyond_the_limit_are_told_so(self):
         server = self.server("-c", "40", wait=False)
         server.wait_until_listening()
-        time.sleep(0.2)
-        held = []
+        # The connection that has tried whether the server listens goes.
+        first = self.connection(server)
+        at_rest = 1 if process_support.is_larder() else int(first.stats()[b"curr_connections"])
+        support.until(lambda: int(first.stats()[b"curr_connections"]) <= at_rest, "the first connection is alone")
+        held = [first]
         refused = 0
-        for _ in range(60):
-            connection = self.connection(server, timeout=5)
+        for _ in range(59):
+            connection = self.connection(server)
             try:
                 answer = connection.ask(b"mn")
             except (support.Closed, ConnectionError):
@@ -46,14 +49,14 @@ class Limits(Case):
         self.assertGreaterEqual(int(held[0].stats()[b"rejected_connections"]), refused)
         for connection in held[1:]:
             connection.close()
-        time.sleep(0.5)
-        self.assertEqual(self.connection(server).ask(b"mn"), b"MN")
+        support.until_no_error(lambda: self.assertEqual(self.connection(server).ask(b"mn"), b"MN"),
+                               (AssertionError, OSError, support.Closed))
 
     def test_many_workers_in_little_memory_wait_for_the_rest_of_a_request(self):
         for threads in (32, 64):
             connection = self.connection(self.server("-m", "64", "-t", str(threads)))
             connection.send(b"get a")
-            time.sleep(0.1)
+            connection.wait_until_read()
             self.assertEqual(connection.ask(b" b"), b"END")
             self.assertEqual(connection.set(b"large", b"l" * 100000), b"STORED")
             self.assertEqual(connection.get(b"large"), b"l" * 100000)
@@ -63,15 +66,25 @@ class Limits(Case):
         idle, busy = self.connection(server), self.connection(server)
         self.assertEqual(idle.ask(b"mn"), b"MN")
         closed = threading.Event()
-        watcher = threading.Thread(target=lambda: idle.is_closed(8) and closed.set())
+        watcher = threading.Thread(target=lambda: idle.is_closed() and closed.set())
         watcher.start()
-        deadline = time.monotonic() + 8
-        while not closed.is_set() and time.monotonic() < deadline:
-            self.assertEqual(busy.ask(b"mn"), b"MN")
-            time.sleep(0.1)
+        kicked = 1
+
+        def goes_on():
+            nonlocal busy, kicked
+            asked = time.monotonic()
+            try:
+                self.assertEqual(busy.ask(b"mn"), b"MN")
+            except (OSError, support.Closed):
+                # A machine that held this client up for a second has made it an idle one.
+                self.assertGreater(time.monotonic() - last[0], 0.9)
+                busy, kicked = self.connection(server), kicked + 1
+            last[0] = asked
+            return closed.is_set()
+        last = [time.monotonic()]
+        support.until(goes_on, "the idle connection is closed")
         watcher.join()
-        self.assertTrue(closed.is_set())
-        self.assertEqual(int(busy.stats()[b"idle_kicks"]), 1)
+        self.assertEqual(int(self.connection(server).stats()[b"idle_kicks"]), kicked)
 
     def test_a_thousand_connections(self):
         server = self.server("-c", "1024")
@@ -88,15 +101,11 @@ class Limits(Case):
         for _ in range(500):
             with server.connect() as connection:
                 connection.send(b"get a\r\nset b 0 0 10\r\nhalf")
-        deadline = time.monotonic() + 10
-        while time.monotonic() < deadline:
+
+        def are_gone():
             stats = first.stats()
-            total, current = int(stats[b"total_connections"]), int(stats[b"curr_connections"])
-            if total >= 500 and current <= 3:
-                break
-            time.sleep(0.05)
-        self.assertGreaterEqual(total, 500)
-        self.assertLessEqual(current, 3, "connections that are gone are still counted")
+            return int(stats[b"total_connections"]) >= 500 and int(stats[b"curr_connections"]) <= 3
+        support.until(are_gone, "connections that are gone are not counted")
 
 
 class Udp(Case):
@@ -107,7 +116,7 @@ class Udp(Case):
         self.server("-U", str(self.port))
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.addCleanup(self.socket.close)
-        self.socket.settimeout(5)
+        self.socket.settimeout(support.WAIT_SECONDS_MAX)
 
     def ask(self, request, number=7, total=1):
         """Sends a datagram and puts the answer together."""
@@ -150,10 +159,8 @@ class Udp(Case):
         raise AssertionError("no tcpport in stats settings")
 
     def test_a_request_of_several_datagrams_is_dropped(self):
-        self.socket.settimeout(0.5)
-        with self.assertRaises(TimeoutError):
-            self.ask(b"get a\r\n", total=2)
-        self.socket.settimeout(5)
+        self.socket.sendto(struct.pack(">HHHH", 7, 0, 2, 0) + b"get a\r\n", ("127.0.0.1", self.port))
+        # If it were answered, that would come first, and have another number.
         self.assertEqual(self.ask(b"get a\r\n", 8), b"END\r\n")
 
     def test_datagrams_too_short_for_a_header_are_dropped(self):
@@ -197,27 +204,36 @@ class UdpOnTheNetwork(Case):
                 except OSError:
                     return received
 
+    def answered_whole(self, port, request, at_least):
+        """The bytes of the datagrams of an answer, once there are `at_least` so many."""
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+            client.settimeout(support.WAIT_SECONDS_MAX)
+            client.sendto(b"\0\7\0\0\0\1\0\0" + request, ("127.0.0.1", port))
+            received = 0
+            while received < at_least:
+                received += len(client.recv(65536))
+            return received
+
     @larder_only
     def test_an_address_gets_so_much_and_no_more(self):
         port = support.free_port()
         server = self.server("-l", "0.0.0.0", "-U", str(port), "--udp-reply-limit", "100k", defaults=[])
         connection = self.connection(server)
         self.assertEqual(connection.set(b"large", b"l" * 30000), b"STORED")
-        ends = time.monotonic() + 3
-        received = 0
-        while time.monotonic() < ends:
+        begun, received = time.monotonic(), 0
+        while received < 300_000:
             received += self.answered(port, b"get large\r\n", self.own, self.own, 0.02)
-        self.assertGreater(received, 200_000)
-        self.assertLess(received, 550_000)
-        # One after the other: the client's socket has no room for all of them.
-        by_itself = sum(self.answered(port, b"get large\r\n", "127.0.0.1", "127.0.0.1", 0.1) for _ in range(12))
-        self.assertGreater(by_itself, 300_000, "this machine itself is not limited")
+            # What has not been used of two seconds may be used in one go.
+            self.assertLess(received, 102_400 * (time.monotonic() - begun + 2) + 40_000)
+        # This machine itself is not limited: every answer is whole.
+        for _ in range(12):
+            self.assertGreater(self.answered_whole(port, b"get large\r\n", 30_000), 30_000)
 
     @larder_only
     def test_without_an_address_it_is_for_this_machine_only(self):
         port = support.free_port()
         server = self.server("-U", str(port), defaults=[])
-        self.assertGreater(self.answered(port, b"version\r\n", "127.0.0.1", "127.0.0.1"), 8)
+        self.assertGreater(self.answered_whole(port, b"version\r\n", 9), 8)
         self.assertEqual(self.answered(port, b"version\r\n", self.own, self.own), 0)
         self.assertIn("UDP is for this machine only", server.error_text())
         with support.Connection(self.own, server.port) as connection:
@@ -240,15 +256,7 @@ class Addresses(Case):
         process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.addCleanup(process.wait)
         self.addCleanup(process.terminate)
-        deadline = time.monotonic() + 10
-        while True:
-            try:
-                connection = support.Connection("127.0.0.1", port)
-                break
-            except OSError:
-                self.assertLess(time.monotonic(), deadline, "nothing listens on TCP")
-                time.sleep(0.02)
-        with connection:
+        with support.until_no_error(lambda: support.Connection("127.0.0.1", port)) as connection:
             self.assertEqual(connection.set(b"a", b"x"), b"STORED")
             settings = connection.stats(b"settings")
         self.assertEqual((settings[b"tcpport"], settings[b"udpport"]), (b"%d" % port, b"%d" % port))
@@ -261,7 +269,8 @@ class Addresses(Case):
         refused.send(b"set a x 0 60\r\n")
         self.assertEqual(idle.ask(b"version")[:7], b"VERSION")
         asking = self.connection(server)
-        time.sleep(0.2)
+        for one in (half, refused):
+            one.wait_until_read()
         asking.send(b"stats conns\r\n")
         rows = [line.split(b" ", 2)[1:] for line in iter(asking.line, b"END")]
         states = [value for name, value in rows if name.endswith(b":state")]
@@ -345,10 +354,8 @@ class SlowClients(Case):
         slow, other = self.connection(server), self.connection(server)
         for byte in b"set slow 0 0 5\r\nhello\r\nget slow\r\n":
             slow.send(bytes([byte]))
-            started = time.monotonic()
             self.assertEqual(other.ask(b"mn"), b"MN")
-            self.assertLess(time.monotonic() - started, 1)
-            time.sleep(0.002)
+            slow.wait_until_read()
         self.assertEqual(slow.line(), b"STORED")
         self.assertEqual(slow.line(), b"VALUE slow 0 5")
 
@@ -363,9 +370,7 @@ class SlowClients(Case):
         except BlockingIOError:
             pass
         for _ in range(50):
-            started = time.monotonic()
             self.assertEqual(other.ask(b"mn"), b"MN")
-            self.assertLess(time.monotonic() - started, 2)
 
     def test_a_large_answer_is_whole_for_a_slow_reader(self):
         server = self.server()
@@ -375,7 +380,7 @@ class SlowClients(Case):
         slow.send(b"get large\r\n" * 5 + b"mn\r\n")
         for _ in range(5):
             self.assertEqual(slow.line(), b"VALUE large 0 %d" % len(value))
-            time.sleep(0.05)
+            server.wait_until_idle()
             self.assertEqual(slow.exactly(len(value)), value)
             self.assertEqual(slow.exactly(7), b"\r\nEND\r\n")
         self.assertEqual(slow.line(), b"MN")
@@ -387,10 +392,10 @@ class Spread(Case):
     def test_connections_are_spread_over_the_workers(self):
         server = self.server()
         connections = [self.connection(server) for _ in range(8)]
-        before = self.ticks(server)
-        deadline = time.monotonic() + 2.0
+        before, begun = self.ticks(server), server.processor_ticks()
         request = b"get absent\r\n" * 400
-        while time.monotonic() < deadline:
+        # As long as it takes until each of two equal shares is many ticks.
+        while server.processor_ticks() - begun < 60:
             for connection in connections:
                 connection.send(request)
             for connection in connections:
@@ -429,14 +434,13 @@ class Backends(Case):
         if named == chosen:
             return
         folder = os.path.join(process_support.TESTS, "transcripts")
-        for cut in ("whole", "bytes"):
-            done = subprocess.run(
-                [sys.executable, os.path.join(folder, "run.py"), "--server", process_support.server_command(),
-                 "--flags=--backend " + backend, "--cut", cut]
-                + [os.path.join(folder, name + ".txt") for name in CORE_TRANSCRIPTS],
-                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=240,
-            )
-            self.assertEqual(done.returncode, 0, done.stdout[-3000:])
+        done = subprocess.run(
+            [sys.executable, os.path.join(folder, "run.py"), "--server", process_support.server_command(),
+             "--flags=--backend " + backend, "--cut", "bytes"]
+            + [os.path.join(folder, name + ".txt") for name in CORE_TRANSCRIPTS],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+        )
+        self.assertEqual(done.returncode, 0, done.stdout[-3000:])
 
     @larder_only
     def test_ring(self):

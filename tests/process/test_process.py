@@ -5,11 +5,16 @@
     tests/process/test_process.py --server memcached test_start
     tests/process/test_process.py test_network.Udp.test_set_and_get
 
-The last line says `N passed, N failed, N skipped`.
+Files of tests run side by side, `--jobs` at a time, each in a process of its own: most tests wait most of the time.
+What a file prints is shown once it has ended. The last line says `N passed, N failed, N skipped`.
 """
 
 import argparse
+import concurrent.futures
+import glob
 import os
+import re
+import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -18,20 +23,47 @@ sys.path[:0] = [HERE, os.path.dirname(HERE)]
 import results  # noqa: E402
 import support  # noqa: E402
 
-MODULES = ["test_start", "test_network", "test_binary", "test_resp", "test_login", "test_tls", "test_memory",
-           "test_hostile", "test_expiry", "test_temperature", "test_penalties", "test_watch", "test_admin",
-           "test_flash", "test_flash_counters", "test_flash_devices", "test_flash_holds", "test_flash_restart",
-           "test_replay", "test_report", "test_plan", "test_top", "test_operate", "test_activation", "test_keep"]
+# Those that take longest begin first.
+LONG = ["test_flash", "test_flash_restart", "test_flash_holds", "test_keep", "test_memory", "test_hostile"]
+CLOSING = re.compile(r"^(\d+) passed, (\d+) failed, (\d+) skipped$", re.MULTILINE)
+
+
+def modules():
+    """The files of tests in this folder."""
+    found = {os.path.basename(path)[:-3] for path in glob.glob(os.path.join(HERE, "test_*.py"))} - {"test_process"}
+    return LONG + sorted(found - set(LONG))
+
+
+def run_one(server, name):
+    """Runs one file of tests in a process of its own; shows what it printed and returns its counts."""
+    words = [sys.executable, os.path.abspath(__file__), "--server", server, "--jobs", "1", name]
+    done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          errors="replace", check=False)
+    closing = CLOSING.findall(done.stdout)
+    counts = list(map(int, closing[-1])) if closing else [0, 0, 0]
+    if done.returncode and not counts[1]:
+        done.stdout += "FAIL %s: it ended with status %d\n" % (name, done.returncode)
+        counts[1] = 1
+    print(CLOSING.sub("", done.stdout).rstrip(), flush=True)
+    return counts
 
 
 def main():
     """Runs the tests named, or all; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--server", default=support.DEFAULT_COMMAND, help="the server command")
-    parser.add_argument("tests", nargs="*", default=MODULES)
+    parser.add_argument("--jobs", type=int, default=(os.cpu_count() or 1) + 1, help="files at a time")
+    parser.add_argument("tests", nargs="*", help="files, classes or tests; default: all files of this folder")
     arguments = parser.parse_args()
     os.environ["LARDER_SERVER"] = arguments.server
-    return results.run(arguments.tests)
+    tests = arguments.tests or modules()
+    if arguments.jobs == 1 or len(tests) == 1:
+        return results.run(tests)
+    with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+        counts = list(pool.map(lambda name: run_one(arguments.server, name), tests))
+    totals = [sum(column) for column in zip(*counts)]
+    print("%d passed, %d failed, %d skipped" % tuple(totals))
+    return 1 if totals[1] else 0
 
 
 if __name__ == "__main__":

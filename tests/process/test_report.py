@@ -16,7 +16,7 @@ SIMULATE = ("simulate --workload zipfian:keys=20k,requests=400k,theta=0.99 --siz
             "--policies lru,s3-fifo,sieve --quiet --html").split()
 FLAGS = ("--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
          "--disable-component-update --disable-sync --remote-debugging-pipe about:blank").split()
-ANSWER_SECONDS = 20
+ANSWER_SECONDS = 120
 
 
 class Browser:
@@ -43,7 +43,7 @@ class Browser:
     def close(self):
         """Ends the browser."""
         self.process.terminate()
-        self.process.wait(10)
+        self.process.wait(ANSWER_SECONDS)
         os.close(self.read_from)
         os.close(self.write_to)
 
@@ -115,7 +115,7 @@ class Report(unittest.TestCase):
         folder = tempfile.mkdtemp(prefix="larder-report-")
         cls.addClassCleanup(shutil.rmtree, folder, ignore_errors=True)
         cls.page = pathlib.Path(folder, "out.html")
-        subprocess.run([command[0], *SIMULATE, str(cls.page)], check=True, timeout=60)
+        subprocess.run([command[0], *SIMULATE, str(cls.page)], check=True, timeout=ANSWER_SECONDS)
         cls.browser = Browser(os.path.join(folder, "profile"))
         cls.addClassCleanup(cls.browser.close)
 

@@ -8,14 +8,11 @@ from process_support import Case, larder_only
 from resp_support import ask, command, receive
 
 LARGE = bytes(range(256)) * 3600
-SECONDS_MAX = 5
 
 
 def processor_seconds(server):
     """The processor time that a server has taken."""
-    with open("/proc/%d/stat" % server.process.pid, encoding="ascii") as file:
-        fields = file.read().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return server.processor_ticks() / os.sysconf("SC_CLK_TCK")
 
 
 @larder_only
@@ -30,7 +27,7 @@ class Values(Case):
         request = command(b"SET", b"large", LARGE)
         for start in range(0, len(request), 50_001):
             connection.send(request[start:start + 50_001])
-            time.sleep(0.001)
+            connection.wait_until_read()
         self.assertEqual(receive(connection), b"OK")
         self.assertEqual(ask(connection, b"GET", b"large"), LARGE)
         self.assertEqual(ask(connection, b"GETRANGE", b"large", b"0", b"9"), LARGE[:10])
@@ -145,17 +142,20 @@ class Values(Case):
         connection = self.connection(self.running, receive_buffer=4096)
         self.assertEqual(ask(connection, b"SET", b"large", LARGE), b"OK")
         connection.send(command(b"GET", b"large") * 8)
-        time.sleep(0.3)
+        connection.wait_until_answered()
         for _ in range(8):
             self.assertEqual(receive(connection), LARGE)
 
     def test_a_lifetime_of_milliseconds(self):
         connection = self.connection(self.running)
-        self.assertEqual(ask(connection, b"SET", b"k", b"v", b"PX", b"700"), b"OK")
-        self.assertTrue(0 < ask(connection, b"PTTL", b"k") <= 700)
-        self.assertEqual(ask(connection, b"GET", b"k"), b"v")
-        time.sleep(0.8)
-        self.assertIsNone(ask(connection, b"GET", b"k"))
+        begun = time.monotonic()
+        self.assertEqual(ask(connection, b"SET", b"k", b"v", b"PX", b"1300"), b"OK")
+        found = ask(connection, b"GET", b"k"), ask(connection, b"PTTL", b"k")
+        if time.monotonic() - begun < 1.2:
+            self.assertTrue(found[0] == b"v" and 0 < found[1] <= 1300, found)
+        support.until(lambda: ask(connection, b"GET", b"k") is None, "the item has expired")
+        # The clock of lifetimes may be a tenth of a second ahead.
+        self.assertGreater(time.monotonic() - begun, 1.2)
         self.assertEqual(ask(connection, b"PTTL", b"k"), -2)
 
 
@@ -231,7 +231,7 @@ class Misbehaviour(Case):
                 connection.send(sent)
                 line = connection.line()
                 self.assertTrue(line.startswith(b"-ERR Protocol error: " + said), line)
-                self.assertTrue(connection.is_closed(SECONDS_MAX))
+                self.assertTrue(connection.is_closed())
         self.assertEqual(ask(self.connection(self.running), b"PING"), b"PONG")
 
     def test_a_pattern_for_keys_stalls_nobody(self):

@@ -6,7 +6,6 @@ import signal
 import socket
 import stat
 import subprocess
-import time
 import unittest
 
 import process_support
@@ -152,10 +151,7 @@ class Messages(Case):
         self.assertRegex(said, at)
         self.assertNotIn("every machine", said)
         other = self.server("-s", path, wait=False)
-        deadline = time.monotonic() + 10
-        while path not in other.error_text() and time.monotonic() < deadline:
-            time.sleep(0.02)
-        self.assertIn("listening on " + path, other.error_text())
+        self.until_said(other, "listening on " + path)
 
     @larder_only
     def test_that_it_listens_everywhere(self):
@@ -213,10 +209,7 @@ class Messages(Case):
 
     def until_said(self, server, words):
         """Waits until a server says something; returns all that it said."""
-        deadline = time.monotonic() + 10
-        while words not in server.error_text():
-            self.assertLess(time.monotonic(), deadline, server.error_text())
-            time.sleep(0.02)
+        support.until(lambda: words in server.error_text(), lambda: "%r in %s" % (words, server.error_text()))
         return server.error_text()
 
     @larder_only
@@ -250,10 +243,10 @@ class Messages(Case):
     def test_a_server_without_any_port(self):
         path = os.path.join(self.folder(), "ports")
         server = self.server("-p", "0", "-U", "0", environment={"MEMCACHED_PORT_FILENAME": path}, wait=False)
-        time.sleep(1)
-        self.assertIsNone(server.process.poll())
         if process_support.is_larder():
-            self.assertIn("nothing listens", server.error_text())
+            self.until_said(server, "nothing listens")
+        server.wait_until_idle()
+        self.assertIsNone(server.process.poll())
 
     def test_a_server_for_packets_starts(self):
         self.server("-B", "binary")
@@ -315,9 +308,7 @@ class Starting(Case):
     def test_a_random_port_is_told_in_a_file(self):
         path = os.path.join(self.folder(), "ports")
         server = self.server(port=-1, environment={"MEMCACHED_PORT_FILENAME": path}, wait=False)
-        deadline = time.monotonic() + 10
-        while not os.path.exists(path) and time.monotonic() < deadline and server.process.poll() is None:
-            time.sleep(0.02)
+        support.until(lambda: os.path.exists(path) or server.process.poll() is not None, "the file is there")
         with open(path) as file:
             lines = file.read().splitlines()
         ports = [int(line.split(": ")[1]) for line in lines if line.startswith("TCP INET: ")]
@@ -344,17 +335,15 @@ class Starting(Case):
 
     def unix_connection(self, path):
         """Connects, once something listens."""
-        deadline = time.monotonic() + 10
-        while True:
+        def connected():
             made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             try:
                 made.connect(path)
-                break
             except OSError:
                 made.close()
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.02)
+                raise
+            return made
+        made = support.until_no_error(connected)
         connection = support.Connection(None, None, made=made)
         self.addCleanup(connection.close)
         return connection
@@ -362,27 +351,16 @@ class Starting(Case):
     def test_a_daemon_with_a_pidfile(self):
         pidfile = os.path.join(self.folder(), "pid")
         server = self.server("-d", "-P", pidfile, wait=False)
-        self.assertEqual(server.wait(10), 0)
-        deadline = time.monotonic() + 10
-        while not (os.path.exists(pidfile) and os.path.getsize(pidfile)) and time.monotonic() < deadline:
-            time.sleep(0.02)
+        self.assertEqual(server.wait(), 0)
+        support.until(lambda: os.path.exists(pidfile) and os.path.getsize(pidfile), "the pidfile is there")
         with open(pidfile) as file:
             pid = int(file.read())
         try:
-            while True:
-                try:
-                    connection = server.connect()
-                    break
-                except OSError:
-                    self.assertLess(time.monotonic(), deadline, "nothing listens")
-                    time.sleep(0.02)
-            with connection:
+            with support.until_no_error(server.connect) as connection:
                 self.assertEqual(int(connection.stats()[b"pid"]), pid)
         finally:
             os.kill(pid, signal.SIGTERM)
-        while os.path.exists(pidfile) and time.monotonic() < deadline + 10:
-            time.sleep(0.02)
-        self.assertFalse(os.path.exists(pidfile), "the pidfile outlives the server")
+        support.until(lambda: not os.path.exists(pidfile), "the pidfile goes with the server")
 
     @larder_only
     def test_a_settings_file(self):
@@ -398,7 +376,7 @@ class Starting(Case):
     def test_the_name_of_memcached(self):
         path = os.path.join(self.folder(), "memcached")
         os.symlink(support.Server._executable(process_support.server_command().split()[0]), path)
-        done = subprocess.run([path, "-h"], stdout=subprocess.PIPE, text=True, timeout=10)
+        done = subprocess.run([path, "-h"], stdout=subprocess.PIPE, text=True, timeout=support.WAIT_SECONDS_MAX)
         self.assertRegex(done.stdout.splitlines()[0], r"^memcached 1\.6\.\d+$")
         with support.Server(path, ["-u", "root"] if os.geteuid() == 0 else []) as server:
             self.assertEqual(self.connection(server).ask(b"mn"), b"MN")
@@ -447,29 +425,27 @@ class Stopping(Case):
             self.assertEqual(connection.exactly(1002), b"x" * 1000 + b"\r\n")
             self.assertEqual(connection.line(), b"END")
         self.assertTrue(connection.is_closed())
-        self.assertEqual(server.wait(10), 0)
+        self.assertEqual(server.wait(), 0)
 
     def test_shutdown_stops_where_it_is_allowed(self):
         server = self.server("-A")
         connection = self.connection(server)
         connection.send(b"shutdown\r\n")
         self.assertTrue(connection.is_closed())
-        self.assertEqual(server.wait(10), 0)
+        self.assertEqual(server.wait(), 0)
 
     def test_shutdown_graceful(self):
         server = self.server("-A")
         connection = self.connection(server)
         connection.send(b"shutdown graceful\r\n")
         self.assertTrue(connection.is_closed())
-        self.assertEqual(server.wait(10), 0)
+        self.assertEqual(server.wait(), 0)
 
-    def test_a_stop_with_many_connections_is_quick(self):
+    def test_a_stop_does_not_wait_for_connections(self):
         server = self.server()
         for _ in range(200):
             self.connection(server)
-        started = time.monotonic()
-        server.stop()
-        self.assertLess(time.monotonic() - started, 8)
+        self.assertEqual(server.stop(), 0)
 
     def test_quit_closes(self):
         server = self.server()

@@ -6,7 +6,6 @@ import socket
 import ssl
 import subprocess
 import threading
-import time
 import unittest
 
 import packets
@@ -17,7 +16,8 @@ from process_support import Case, is_larder, larder_only, run_to_end
 from tls_support import Certificates
 
 TLS12, TLS13 = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3
-HANDSHAKE_SECONDS_MAX = 10
+# A client that sends a byte so often would take minutes for a handshake.
+DRIBBLE_SECONDS = 0.5
 
 
 def hello(context):
@@ -53,7 +53,7 @@ class TlsCase(Case):
     def client(self, server, context=None, session=None, port=None):
         """An encrypted connection."""
         context = context or self.certificates.client()
-        plain = socket.create_connection(("127.0.0.1", port or server.port), timeout=10)
+        plain = socket.create_connection(("127.0.0.1", port or server.port), timeout=support.WAIT_SECONDS_MAX)
         try:
             wrapped = context.wrap_socket(plain, server_hostname="localhost", session=session)
         except Exception:
@@ -104,7 +104,7 @@ class Traffic(TlsCase):
         value = os.urandom(900_000)
         connection.set(b"k", value)
         connection.send(b"get k\r\n" * 5)
-        time.sleep(0.5)
+        connection.wait_until_answered()
         for _ in range(5):
             self.assertEqual(connection.line(), b"VALUE k 0 900000")
             self.assertEqual(connection.exactly(900_000), value)
@@ -136,7 +136,7 @@ class Traffic(TlsCase):
         incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         context = self.certificates.client(version=TLS13)
         client = context.wrap_bio(incoming, outgoing, server_hostname="localhost")
-        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as plain:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=support.WAIT_SECONDS_MAX) as plain:
             while True:
                 try:
                     client.do_handshake()
@@ -214,10 +214,7 @@ class Sessions(TlsCase):
         if is_larder():
             put(self.identity)
             server.process.send_signal(signal.SIGHUP)
-            deadline = time.monotonic() + 10
-            while name_of(self.client(server)) != "server":
-                self.assertLess(time.monotonic(), deadline)
-                time.sleep(0.05)
+            support.until(lambda: name_of(self.client(server)) == "server", "the certificate is read again")
 
     def test_a_key_of_another_certificate_changes_nothing(self):
         folder = self.folder()
@@ -335,14 +332,18 @@ class Misbehaviour(TlsCase):
         first = hello(self.certificates.client())
         slow = [self.slow(server, data) for data in (b"", first[:1], first[:4], first[:60], first)]
         dribble = self.slow(server)
-        began = time.monotonic()
-        for byte in first[:8]:
-            dribble.send(bytes([byte]))
-            time.sleep(1)
         self.assertEqual(self.client(server).ask(b"mn"), b"MN")
-        for connection in slow + [dribble]:
-            self.assertTrue(connection.is_closed(HANDSHAKE_SECONDS_MAX))
-        self.assertLess(time.monotonic() - began, HANDSHAKE_SECONDS_MAX + 5)
+        for byte in first:
+            try:
+                dribble.send(bytes([byte]))
+            except OSError:
+                break
+            if dribble.is_closed(DRIBBLE_SECONDS):
+                break
+        else:
+            self.fail("a handshake may go on for ever, byte by byte")
+        for connection in slow:
+            self.assertTrue(connection.is_closed())
         self.assertEqual(int(self.client(server).stats()[b"ssl_handshake_errors"]), before + 6)
 
     def test_what_is_no_handshake_ends_its_connection(self):
@@ -386,7 +387,7 @@ class Misbehaviour(TlsCase):
         records = outgoing.read()
         for start in range(0, len(records), 999):
             connection.send(records[start:start + 999])
-            time.sleep(0.01)
+            connection.wait_until_read()
         said = b""
         while not said.endswith(b"END\r\n"):
             try:
@@ -403,30 +404,26 @@ class Misbehaviour(TlsCase):
             self.assertEqual(client.ask(b"mn"), b"MN")
             # Most of a record of 16 KiB, past the library that would encrypt it.
             os.write(client.socket.fileno(), b"\x17\x03\x03\x40\x00" + b"r" * 16_000)
-        time.sleep(3)
-        for number in range(10):
-            self.assertEqual(self.client(server).set(b"k%d" % number, b"v" * 60_000), b"STORED")
+
+        def all_are_stored():
+            for number in range(10):
+                self.assertEqual(self.client(server).set(b"k%d" % number, b"v" * 60_000), b"STORED")
+        # It takes a while until those that have to go are gone.
+        support.until_no_error(all_are_stored, (AssertionError, OSError, support.Closed))
 
     def test_no_client_begins_anew_within_a_connection(self):
         server = self.tls_server()
         asked = subprocess.Popen(
             ["openssl", "s_client", "-connect", "127.0.0.1:%d" % server.port, "-tls1_2", "-quiet", "-no_ign_eof"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.addCleanup(asked.kill)
         asked.stdin.write(b"mn\r\n")
         asked.stdin.flush()
-        time.sleep(0.5)
-        for _ in range(3):
-            try:
-                asked.stdin.write(b"R\n")
-                asked.stdin.flush()
-            except OSError:
-                break
-            time.sleep(0.2)
-        asked.kill()
-        said, _ = asked.communicate()
-        self.assertIn(b"MN", said)
+        self.assertTrue(any(b"MN" in line for line in asked.stdout))
+        asked.stdin.write(b"R\n")
+        asked.stdin.flush()
         # The words of OpenSSL, which asked for it.
-        self.assertIn(b"no renegotiation", said)
+        self.assertTrue(any(b"no renegotiation" in line for line in asked.stdout))
         self.assertEqual(self.client(server).ask(b"mn"), b"MN")
 
     @larder_only
@@ -448,26 +445,20 @@ class Misbehaviour(TlsCase):
         self.assertEqual(served.ask(b"mn"), b"MN")
         for connection in connections[:50]:
             connection.close()
-        deadline = time.monotonic() + 5
-        while True:
-            try:
-                self.assertEqual(self.client(server).ask(b"mn"), b"MN")
-                break
-            except (OSError, support.Closed):
-                self.assertLess(time.monotonic(), deadline)
-                time.sleep(0.1)
+        support.until_no_error(lambda: self.assertEqual(self.client(server).ask(b"mn"), b"MN"),
+                               (OSError, support.Closed))
 
     @larder_only
-    def test_a_storm_of_handshakes_delays_nobody_for_long(self):
+    def test_a_storm_of_handshakes_delays_nobody(self):
         server = self.tls_server("-t", "2", identity=self.certificates.sign("storm", "4096"))
         served = self.client(server)
-        first, until = hello(self.certificates.client()), time.monotonic() + 3
+        first, ends = hello(self.certificates.client()), threading.Event()
         begun = [0]
 
         def storm():
-            while time.monotonic() < until:
+            while not ends.is_set():
                 try:
-                    with support.Connection("127.0.0.1", server.port, timeout=2) as connection:
+                    with support.Connection("127.0.0.1", server.port) as connection:
                         connection.send(first)
                         begun[0] += 1
                         connection.socket.recv(100)
@@ -476,15 +467,14 @@ class Misbehaviour(TlsCase):
         threads = [threading.Thread(target=storm) for _ in range(8)]
         for thread in threads:
             thread.start()
-        times = []
-        while time.monotonic() < until:
-            asked = time.monotonic()
-            self.assertEqual(served.ask(b"mn"), b"MN")
-            times.append(time.monotonic() - asked)
-            time.sleep(0.002)
-        for thread in threads:
-            thread.join()
-        times.sort()
-        self.assertGreater(begun[0], 20)
-        # One signature takes 4 ms and more. In a worker, several in a row would be waited for.
-        self.assertLess(times[int(len(times) * 0.9)], 0.05)
+        answers = 0
+        try:
+            while begun[0] < 300:
+                self.assertEqual(served.ask(b"mn"), b"MN")
+                answers += 1
+        finally:
+            ends.set()
+            for thread in threads:
+                thread.join()
+        # One signature takes 4 ms and more. In a worker, a request would wait for several in a row.
+        self.assertGreater(answers, 300)

@@ -16,7 +16,7 @@ import process_support  # noqa: F401 (finds the modules below)
 import support
 from process_support import Case, larder_only, program, run_program
 
-WAIT_SECONDS = 20
+WAIT_SECONDS = 60
 
 
 class Terminal:

@@ -19,9 +19,9 @@ class UsersCase(Case):
             file.write("".join(line + "\n" for line in lines))
         os.chmod(self.path, 0o600)
 
-    def text(self, server, user, password, timeout=10.0):
+    def text(self, server, user, password):
         """A text connection with the answer to its login."""
-        connection = self.connection(server, timeout=timeout)
+        connection = self.connection(server)
         words = ("%s %s" % (user, password)).encode()
         connection.send(b"set auth 0 0 %d\r\n%b\r\n" % (len(words), words))
         return connection, connection.line()

@@ -15,9 +15,7 @@ import transcript  # noqa: E402
 
 # The memcached release whose answers the transcripts have.
 RELEASE = "1.6.45"
-SPLIT_BYTES_MAX = 240
 CUT_BYTES_MAX = 6000
-PIECE_PAUSE_SECONDS = 0.0002
 
 
 class Mismatch(Exception):
@@ -27,9 +25,9 @@ class Mismatch(Exception):
 class Replay:
     """One case on one connection; `cut` says how what is sent is divided."""
 
-    def __init__(self, server, cut, place=0):
+    def __init__(self, server, cut):
         self.connection = server.connect()
-        self.cut, self.place, self.sent = cut, place, 0
+        self.cut = cut
 
     def send(self, data):
         """Sends `data` in the pieces that the cut asks for."""
@@ -37,12 +35,6 @@ class Replay:
             for byte in data:
                 self.connection.send(bytes([byte]))
             return
-        at = self.place - self.sent
-        self.sent += len(data)
-        if self.cut == "split" and 0 < at < len(data):
-            self.connection.send(data[:at])
-            time.sleep(PIECE_PAUSE_SECONDS)
-            data = data[at:]
         self.connection.send(data)
 
     def run(self, case):
@@ -50,12 +42,7 @@ class Replay:
         if "-F" not in case.flags:
             self.must_answer(b"flush_all", b"OK")
         names = {}
-        if self.cut == "pipeline" and can_pipeline(case):
-            self.send(b"".join(transcript.compose(s[1], names) for s in case.steps if s[0] == "send"))
-            steps = [step for step in case.steps if step[0] != "send"]
-        else:
-            steps = merged(case.steps)
-        for step in steps:
+        for step in merged(case.steps):
             self.step(step, names)
         if case.steps and case.steps[-1][0] == "eof":
             return
@@ -119,20 +106,6 @@ def merged(steps):
     return out
 
 
-def can_pipeline(case):
-    """Whether everything can be sent before any answer is read."""
-    for kind, *parts in case.steps:
-        if kind in ("wait", "eof") or (kind == "send" and any(is_name(piece) for piece in parts[0])):
-            return False
-    words = b" ".join(p for s in case.steps if s[0] == "send" for p in s[1] if isinstance(p, bytes))
-    return b"lru_crawler" not in words and len(words) < CUT_BYTES_MAX
-
-
-def is_name(piece):
-    """Whether a piece needs an earlier answer."""
-    return isinstance(piece, tuple) and piece[0] == "name"
-
-
 def shown(pieces):
     """A pattern as a person can read it."""
     return "".join(repr(p)[2:-1] if isinstance(p, bytes) else "{%s}" % ",".join(map(str, p)) for p in pieces)[:300]
@@ -143,44 +116,19 @@ def short(data):
     return data if len(data) <= 300 else data[:300] + b"..."
 
 
-def bytes_sent(case):
-    """How many bytes a case sends, or None where that depends on the answers or takes time."""
-    total = 0
-    for kind, *parts in case.steps:
-        if kind == "wait" or (kind == "send" and any(is_name(piece) for piece in parts[0])):
-            return None
-        if kind == "send":
-            total += len(transcript.compose(parts[0], {}))
-    return total
-
-
-def places(case, cut):
-    """Where to cut a case: one pass, or one for every place."""
-    if case.uncut and cut in ("bytes", "split"):
-        return []
-    if cut != "split":
-        return [0]
-    length = bytes_sent(case)
-    if length is None or length > SPLIT_BYTES_MAX:
-        return []
-    return range(1, length)
-
-
 def play(server, case, cut):
-    """Plays a case in every way the cut asks for; returns None, or what went wrong."""
-    for place in places(case, cut):
-        replay = None
-        try:
-            replay = Replay(server, cut, place)
-            replay.run(case)
-        except (Mismatch, support.Closed, transcript.Malformed, OSError) as error:
-            if cut == "bytes" and case.steps[-1][0] == "eof" and isinstance(error, ConnectionError):
-                continue
-            where = " (cut at byte %d)" % place if cut == "split" else ""
-            return "%s%s" % (error or type(error).__name__, where)
-        finally:
-            if replay:
-                replay.connection.close()
+    """Plays a case; returns None, or what went wrong."""
+    replay = None
+    try:
+        replay = Replay(server, cut)
+        replay.run(case)
+    except (Mismatch, support.Closed, transcript.Malformed, OSError) as error:
+        if cut == "bytes" and case.steps[-1][0] == "eof" and isinstance(error, ConnectionError):
+            return None
+        return str(error) or type(error).__name__
+    finally:
+        if replay:
+            replay.connection.close()
     return None
 
 
@@ -189,7 +137,7 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--server", default=support.DEFAULT_COMMAND, help="the server command")
     parser.add_argument("--flags", default="", help="more flags for the server, in one argument")
-    parser.add_argument("--cut", choices=["whole", "bytes", "split", "pipeline"], default="whole")
+    parser.add_argument("--cut", choices=["whole", "bytes"], default="whole")
     parser.add_argument("--release", help="the server is memcached of this release, and not Larder")
     parser.add_argument("--case", help="only the cases whose name contains this")
     parser.add_argument("--list", action="store_true", help="print the cases' names and stop")
@@ -209,7 +157,7 @@ def play_group(arguments, flags, cases, failures):
     passed = skipped = 0
     with support.Server(arguments.server, arguments.flags.split() + list(flags)) as server:
         for case in cases:
-            if not places(case, arguments.cut):
+            if case.uncut and arguments.cut != "whole":
                 skipped += 1
                 continue
             wrong = play(server, case, arguments.cut)
