@@ -1,52 +1,281 @@
-//! The numbers of the flash tier, defined once for `stats flash` and for `/metrics`.
+//! The figures of the flash tier, defined once for `stats flash`, for `/metrics` and for `docs/flash-counters.md`.
 //!
-//! A new number is a row here. `stats flash` shows it under its name without the prefix `flash_`, `/metrics` with it.
+//! A new figure is a row of [`FIGURES`]. `stats flash` shows it under its name without the prefix `flash_`, `/metrics`
+//! with it. The document adds what a figure tells; its other cells are those of the row, and a test writes them
+//! when it runs with `WRITE_FIGURES=1`.
 
 use crate::admin::{Family, Kind, Value, ZoneCell};
 use larder_cache::Totals;
 use larder_flash::device::{ChannelCounters, MemberStatus};
 use larder_flash::{Flash, FlashStats, ZoneCounts, ZoneUse};
 
-/// One number, with its name, its text for `/metrics` and its unit.
-pub(crate) struct Row {
-    /// The name in `/metrics`, without the program's prefix.
+/// What a figure is counted in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Unit {
+    /// Grows from 0 at each start of the server.
+    Events,
+    /// Grows from 0 at each start of the server.
+    Bytes,
+    Ratio,
+    /// A number of this moment, as all below.
+    Now,
+    BytesNow,
+    BytesPerItem,
+    Zones,
+    ZonesPerSecond,
+    Erases,
+    /// 0 or 1.
+    Truth,
+}
+
+impl Unit {
+    fn kind(self) -> Kind {
+        if matches!(self, Unit::Events | Unit::Bytes) { Kind::Counter } else { Kind::Gauge }
+    }
+
+    /// What stands behind the name, in `/metrics` and in `stats flash`.
+    fn suffix(self) -> &'static str {
+        if matches!(self, Unit::Bytes | Unit::BytesNow) { "bytes" } else { "" }
+    }
+}
+
+/// A figure, and how it is found.
+struct Figure {
+    /// The name in `/metrics`, without the program's prefix and the unit.
+    name: &'static str,
+    /// What it counts, as `/metrics` says it.
+    help: &'static str,
+    unit: Unit,
+    /// `None` = the device does not tell.
+    value: fn(&FlashStats) -> Option<Value>,
+}
+
+const fn figure(
     name: &'static str,
     help: &'static str,
-    unit: &'static str,
-    kind: Kind,
-    value: Value,
+    unit: Unit,
+    value: fn(&FlashStats) -> Option<Value>,
+) -> Figure {
+    Figure { name, help, unit, value }
 }
+
+fn count(value: u64) -> Option<Value> {
+    Some(Value::Count(value))
+}
+
+fn amount(value: f64) -> Option<Value> {
+    Some(Value::Amount(value))
+}
+
+/// The figures without labels, in the order in which they are shown.
+#[rustfmt::skip] // A row reads as a line: what it is called, what it counts, in which unit, and where it is found.
+const FIGURES: &[Figure] = &[
+    // The ratios by which a flash tier is judged.
+    figure("flash_alwa", "Application write amplification: bytes that the flash tier has appended to the device, \
+        divided by bytes of keys and values that it has accepted, since the server started.",
+        Unit::Ratio, |stats| amount(stats.alwa())),
+    figure("flash_reads_per_hit", "Device reads of a flash lookup that found its record on the device, on average \
+        since the server started. Lookups that found it in a buffer are left out.",
+        Unit::Ratio, |stats| amount(stats.reads_per_hit())),
+    figure("flash_reads_per_miss", "Device reads of a flash lookup that found nothing, on average since the server \
+        started. Lookups that a filter answered are included.", Unit::Ratio, |stats| amount(stats.reads_per_miss())),
+    figure("flash_index_bytes_per_item", "Bytes of memory that the log's table, segments, filters and bits of the \
+        flash tier take for each record on flash.", Unit::BytesPerItem, |stats| amount(stats.index_bytes_per_item())),
+    figure("flash_dlwa", "Device write amplification: bytes that the device has programmed, divided by bytes that \
+        were appended to it, since the server started. Only where the device tells: a simulated drive.",
+        Unit::Ratio, |stats| stats.dlwa().and_then(amount)),
+
+    // What is written.
+    figure("flash_puts", "Items, and parts of large items, that the flash tier has accepted since the server \
+        started.", Unit::Events, |stats| count(stats.puts)),
+    figure("flash_shed", "Items, and parts of large items, that the flash tier has refused since the server started: \
+        no buffer had room, the index was full, erased space was down to its reserve, a flush was under way, or the \
+        flash had failed.", Unit::Events, |stats| count(stats.shed)),
+    figure("flash_admitted", "Bytes of keys and values that the flash tier has accepted since the server started.",
+        Unit::Bytes, |stats| count(stats.admitted_bytes)),
+    figure("flash_appended", "Bytes of segments that the flash tier has appended to the device since the server \
+        started, by the log, reclaim and merges, padding included. Superblocks and journal are left out.",
+        Unit::Bytes, |stats| count(stats.appended_bytes)),
+    figure("flash_segments_written", "Segments written to the device since the server started, by the log, for long \
+        records, by reclaim and by merges.", Unit::Events, |stats| count(stats.segments_written)),
+    figure("flash_tombstones", "Tombstones that deletes and replacements have left since the server started, \
+        including tombstones that had to wait. A tombstone says that older versions of a key are invalid. What \
+        reclaim and merges write again is not counted.", Unit::Events, |stats| count(stats.tombstones)),
+    figure("flash_tombstones_waited", "Tombstones that had to wait because no segment buffer had room, since the \
+        server started.", Unit::Events, |stats| count(stats.tombstones_waited)),
+    figure("flash_drops_of_all", "How often the whole content of the flash was dropped since the server started, \
+        because a segment had waited too long for an erased zone. What a start drops is not counted: only the log \
+        tells.", Unit::Events, |stats| count(stats.drops_of_all)),
+    figure("flash_range_drops", "How often a range of keys was dropped from flash since the server started, because \
+        more tombstones waited for a buffer than the tier can remember: raise --flash-memory.",
+        Unit::Events, |stats| count(stats.range_drops)),
+
+    // Lookups.
+    figure("flash_lookup_hits", "Flash lookups that found their record since the server started.",
+        Unit::Events, |stats| count(stats.hits)),
+    figure("flash_lookup_hits_in_buffers", "Flash lookups that found their record in a segment that is still in \
+        memory, without a device read, since the server started. Lookups by reclaim are included.",
+        Unit::Events, |stats| count(stats.hits_in_buffers)),
+    figure("flash_lookup_misses", "Flash lookups that found nothing since the server started, including misses that \
+        a filter answered without a look; never fewer than flash_misses.", Unit::Events, |stats| count(stats.misses)),
+    figure("flash_misses_for_reads", "Flash lookups that were answered with a miss since the server started, because \
+        they had used up their device reads (four of the log, two of generations), or because the item was longer \
+        than the memory for reads allows: --flash-memory was larger when it was written.",
+        Unit::Events, |stats| count(stats.misses_for_reads)),
+    figure("flash_misses_for_damage", "Flash lookups that were answered with a miss since the server started, \
+        because a page was damaged, could not be read, or was erased meanwhile.",
+        Unit::Events, |stats| count(stats.misses_for_damage)),
+    figure("flash_reads_for_hits", "Device reads of flash lookups that found their record, since the server started.",
+        Unit::Events, |stats| count(stats.reads_for_hits)),
+    figure("flash_reads_for_misses", "Device reads of flash lookups that found nothing, since the server started.",
+        Unit::Events, |stats| count(stats.reads_for_misses)),
+    figure("flash_false_reads", "Device reads of flash lookups that did not show the key which the index had \
+        promised, because another key looked alike there, since the server started.",
+        Unit::Events, |stats| count(stats.false_reads)),
+    figure("flash_table_full", "Records for which the log's table or the table of long records had no room since the \
+        server started. Items are refused (flash_shed) before that, when 3 percent of the log's table are left, and \
+        the oldest part is merged or, without generations, dropped.", Unit::Events, |stats| count(stats.table_full)),
+
+    // Reclaim and merges.
+    figure("flash_reclaims", "Zones that were freed since the server started after their live records had been \
+        written again elsewhere.", Unit::Events, |stats| count(stats.reclaims)),
+    figure("flash_survivors", "Records that reclaim has written again since the server started. Tombstones are not \
+        counted.", Unit::Events, |stats| count(stats.survivors)),
+    figure("flash_survivor", "Bytes of keys and values that reclaim has written again since the server started.",
+        Unit::Bytes, |stats| count(stats.survivor_bytes)),
+    figure("flash_survivors_lost", "Records that reclaim wanted to write again and could not, since the server \
+        started: the record had changed meanwhile, or no buffer had room. Most are judged once more, and some are \
+        then kept.", Unit::Events, |stats| count(stats.survivors_lost)),
+    figure("flash_reclaim_reads", "Device reads by which reclaim found out whether a record was replaced, since the \
+        server started.", Unit::Events, |stats| count(stats.reclaim_reads)),
+    figure("flash_merges", "Merges of log segments into a generation that were completed since the server started.",
+        Unit::Events, |stats| count(stats.merges)),
+    figure("flash_merges_given_up", "Merges of log segments into a generation that ended early since the server \
+        started: there was no space for their output, or a flush, a stop or an error came in between.",
+        Unit::Events, |stats| count(stats.merges_given_up)),
+    figure("flash_zones_collected", "Zones of generations whose live records a merge has written again since the \
+        server started.", Unit::Events, |stats| count(stats.zones_collected)),
+    figure("flash_merged_records", "Live records that merges have written since the server started.",
+        Unit::Events, |stats| count(stats.merged_records)),
+    figure("flash_merged", "Bytes of records, with their headers, that merges have written since the server started.",
+        Unit::Bytes, |stats| count(stats.merged_bytes)),
+    figure("flash_merge_dropped", "Records that merges have left out since the server started, because they were \
+        replaced, expired, deleted by prefix, or cold while the flash was fuller than the setting fill.",
+        Unit::Events, |stats| count(stats.merge_dropped)),
+    figure("flash_quick_drops", "Zones that were erased with everything in them since the server started, without a \
+        look at their records, because space was short or the index was full.",
+        Unit::Events, |stats| count(stats.quick_drops)),
+    figure("flash_drops_forced", "Zones that the thread that writes had to erase with everything in them since the \
+        server started, because no zone was erased and none came for a second.",
+        Unit::Events, |stats| count(stats.drops_forced)),
+
+    // The device.
+    figure("flash_errors", "Errors of the device that the flash tier met since the server started: reads, writes, \
+        erasing and the tier's own records.", Unit::Events, |stats| count(stats.device_errors)),
+    figure("flash_devices_failed", "Flash devices, of several, that have failed for good since the server started. \
+        What they held is lost, and the others go on. A single device that fails turns flash_on to 0.",
+        Unit::Events, |stats| count(stats.devices_failed)),
+    figure("flash_damaged_pages", "Device pages with a wrong checksum that were read since the server started. Pages \
+        of a zone that was erased meanwhile are not counted.", Unit::Events, |stats| count(stats.damaged_pages)),
+    figure("flash_flushes", "How often everything on flash was dropped since the server started, for flush_all, or \
+        for a deleted prefix that found no room beside the journal.", Unit::Events, |stats| count(stats.flushes)),
+    figure("flash_device_reads", "Read operations of the flash device that succeeded since the server started, \
+        including reads of starts, reclaim and merges.", Unit::Events, |stats| count(stats.device.reads)),
+    figure("flash_device_read", "Bytes read from the flash device since the server started.",
+        Unit::Bytes, |stats| count(stats.device.read_bytes)),
+    figure("flash_device_appends", "Append operations of the flash device that succeeded since the server started, \
+        including appends to superblocks and journal.", Unit::Events, |stats| count(stats.device.appends)),
+    figure("flash_device_appended", "Bytes appended to the flash device since the server started, by segments, \
+        merges and the tier's own records together.", Unit::Bytes, |stats| count(stats.device.append_bytes)),
+    figure("flash_device_resets", "Zones of the flash device that were erased since the server started.",
+        Unit::Events, |stats| count(stats.device.resets)),
+    figure("flash_device_errors", "Operations of the flash device that failed since the server started.",
+        Unit::Events, |stats| count(stats.device.errors)),
+
+    // Records.
+    figure("flash_items", "Records that the index of the flash lists now. Replaced versions and tombstones are among \
+        the records until their zone is erased.", Unit::Now, |stats| count(stats.items)),
+    figure("flash_extents", "Long records on flash now: key and value are longer than 2,048 bytes together. Each has \
+        an entry of its own in memory.", Unit::Now, |stats| count(stats.extents)),
+    figure("flash_generations", "Generations of merged segments on flash now.",
+        Unit::Now, |stats| count(stats.generations)),
+    figure("flash_generation_items", "Records in the generations on flash now.",
+        Unit::Now, |stats| count(stats.generation_items)),
+    figure("flash_tombstones_waiting", "Tombstones that wait for a segment buffer now.",
+        Unit::Now, |stats| count(stats.tombstones_waiting)),
+
+    // Space.
+    figure("flash_segments_waiting", "Full segments in memory that are not written to the device yet, the segment \
+        included that is being written. With two or more the device is behind.",
+        Unit::Now, |stats| count(stats.segments_waiting)),
+    figure("flash_live", "Estimated bytes of records on the device now that may still be asked for.",
+        Unit::BytesNow, |stats| count(stats.live_bytes)),
+    figure("flash_dead", "Estimated bytes of records on the device now that were replaced, deleted or have expired.",
+        Unit::BytesNow, |stats| count(stats.dead_bytes)),
+    figure("flash_segments", "Segments on the device now.", Unit::Now, |stats| count(stats.segments)),
+    figure("flash_zones_low", "Low mark of the erased zones: with fewer, zones with little garbage are reclaimed as \
+        well, or, with the quick policies, zones are erased without a look at their records.",
+        Unit::Zones, |stats| count(stats.zones_low.into())),
+    figure("flash_zones_high", "High mark of the erased zones: with as many, only zones of which nearly all is \
+        garbage are reclaimed, or none, by the policy.", Unit::Zones, |stats| count(stats.zones_high.into())),
+    figure("flash_zones_per_s", "Zones that the log and long records fill in a second, a mean of about 10 seconds of \
+        writing. Merges are left out, and the figure stays where it is while nothing is written.",
+        Unit::ZonesPerSecond, |stats| amount(stats.zones_per_s)),
+    figure("flash_memory_limit", "Bytes of memory that the flash tier may take (--flash-memory).",
+        Unit::BytesNow, |stats| count(stats.memory_cap)),
+    figure("flash_on", "1 while the flash tier works, 0 after the device has failed for good.",
+        Unit::Truth, |stats| count(stats.is_on.into())),
+    figure("flash_recovering", "1 while the flash tier still reads back what the device held at the start of the \
+        server, else 0.", Unit::Truth, |stats| count(stats.is_recovering.into())),
+
+    // Wear, where the device tells of it.
+    figure("flash_erases_least", "Erases of the block of the flash device that was erased the fewest times, since \
+        the device was made, where the device tells.",
+        Unit::Erases, |stats| stats.device.erases.and_then(|erases| count(erases.least.into()))),
+    figure("flash_erases_most", "Erases of the block of the flash device that was erased the most times, since the \
+        device was made, where the device tells.",
+        Unit::Erases, |stats| stats.device.erases.and_then(|erases| count(erases.most.into()))),
+];
+
+/// The number of devices. Only a tier that is spread over several shows it.
+const DEVICES: Figure =
+    figure("flash_devices", "Devices that the flash tier is spread over.", Unit::Now, |_| None);
 
 /// What every name in `/metrics` begins with.
 const PREFIX: &str = "flash_";
 
+impl Figure {
+    /// The name in `stats flash`.
+    fn line_name(&self) -> String {
+        let plain = self.name.strip_prefix(PREFIX).unwrap_or(self.name);
+        match self.unit.suffix() {
+            "" => plain.to_owned(),
+            unit => format!("{plain}_{unit}"),
+        }
+    }
+}
+
+/// A figure, with its value.
+pub(crate) struct Row {
+    figure: &'static Figure,
+    value: Value,
+}
+
 impl Row {
     /// The name and the value of a line of `stats flash`.
     pub(crate) fn line(&self) -> (String, String) {
-        let plain = self.name.strip_prefix(PREFIX).unwrap_or(self.name);
-        let name = if self.unit.is_empty() { plain.to_owned() } else { format!("{plain}_{}", self.unit) };
-        match &self.value {
-            Value::Count(count) => (name, count.to_string()),
-            Value::Amount(amount) => (name, format!("{amount:.3}")),
-            Value::Times(_) => (name, String::new()),
-        }
+        let value = match &self.value {
+            Value::Count(count) => count.to_string(),
+            Value::Amount(amount) => format!("{amount:.3}"),
+            Value::Times(_) => String::new(),
+        };
+        (self.figure.line_name(), value)
     }
 
     fn family(self) -> Family {
-        Family::single(self.name, self.help, self.kind, self.unit, self.value)
+        let Figure { name, help, unit, .. } = self.figure;
+        Family::single(name, help, unit.kind(), unit.suffix(), self.value)
     }
-}
-
-fn count(name: &'static str, help: &'static str, unit: &'static str, value: u64) -> Row {
-    Row { name, help, unit, kind: Kind::Counter, value: Value::Count(value) }
-}
-
-fn gauge(name: &'static str, help: &'static str, unit: &'static str, value: u64) -> Row {
-    Row { name, help, unit, kind: Kind::Gauge, value: Value::Count(value) }
-}
-
-fn ratio(name: &'static str, help: &'static str, value: f64) -> Row {
-    Row { name, help, unit: "", kind: Kind::Gauge, value: Value::Amount(value) }
 }
 
 /// The flash tier is only asked for keys that its filters do not rule out. The cache counts the misses that a filter
@@ -56,454 +285,18 @@ pub(crate) fn with_all_misses(mut stats: FlashStats, totals: &Totals) -> FlashSt
     stats
 }
 
-/// The numbers without labels.
+/// The figures without labels, as far as the device tells.
 pub(crate) fn rows(stats: &FlashStats) -> Vec<Row> {
-    let mut rows = ratios(stats);
-    rows.extend(counts(stats));
-    rows.extend(gauges_of_records(stats));
-    rows.extend(gauges_of_space(stats));
-    rows.extend(gauges_of_wear(stats));
-    rows
+    let row = |figure: &'static Figure| Some(Row { figure, value: (figure.value)(stats)? });
+    FIGURES.iter().filter_map(row).collect()
 }
 
-/// The ratios by which a flash tier is judged.
-fn ratios(stats: &FlashStats) -> Vec<Row> {
-    let mut rows = vec![
-        ratio(
-            "flash_alwa",
-            "Application write amplification: bytes that the flash tier has appended to the device, divided by \
-             bytes of keys and values that it has admitted, since the server started.",
-            stats.alwa(),
-        ),
-        ratio(
-            "flash_reads_per_hit",
-            "Device reads of a flash lookup that found its item on the device, on average since the server started.",
-            stats.reads_per_hit(),
-        ),
-        ratio(
-            "flash_reads_per_miss",
-            "Device reads of a flash lookup that found nothing, on average since the server started.",
-            stats.reads_per_miss(),
-        ),
-        ratio(
-            "flash_index_bytes_per_item",
-            "Memory that tables, filters and fences of the flash tier take now, in bytes per record on flash.",
-            stats.index_bytes_per_item(),
-        ),
-    ];
-    if let Some(dlwa) = stats.dlwa() {
-        rows.push(ratio(
-            "flash_dlwa",
-            "Device write amplification: bytes that the device has programmed, divided by bytes that were appended to \
-             it, since the server started.",
-            dlwa,
-        ));
-    }
-    rows
-}
-
-fn counts(stats: &FlashStats) -> Vec<Row> {
-    let mut rows = counts_of_writes(stats);
-    rows.extend(counts_of_lookups(stats));
-    rows.extend(counts_of_reclaim(stats));
-    rows.extend(counts_of_device(stats));
-    rows
-}
-
-fn counts_of_writes(stats: &FlashStats) -> Vec<Row> {
-    vec![
-        count(
-            "flash_puts",
-            "Items, and parts of large items, that the flash tier has accepted since the server started.",
-            "",
-            stats.puts,
-        ),
-        count(
-            "flash_shed",
-            "Items that the flash tier has refused since the server started, because the device was behind with its \
-             writes or had failed.",
-            "",
-            stats.shed,
-        ),
-        count(
-            "flash_admitted",
-            "Bytes of keys and values that the flash tier has accepted since the server started.",
-            "bytes",
-            stats.admitted_bytes,
-        ),
-        count(
-            "flash_appended",
-            "Bytes of segments that the flash tier has appended to the device since the server started, padding \
-             included.",
-            "bytes",
-            stats.appended_bytes,
-        ),
-        count(
-            "flash_segments_written",
-            "Segments written to the device since the server started.",
-            "",
-            stats.segments_written,
-        ),
-        count(
-            "flash_tombstones",
-            "Tombstones written since the server started. A tombstone says that older versions of a key are invalid.",
-            "",
-            stats.tombstones,
-        ),
-        count(
-            "flash_tombstones_waited",
-            "Tombstones that had to wait because no segment buffer had room, since the server started.",
-            "",
-            stats.tombstones_waited,
-        ),
-        count(
-            "flash_drops_of_all",
-            "How often the whole content of the flash was dropped since the server started, because a segment had \
-             waited too long for an erased zone.",
-            "",
-            stats.drops_of_all,
-        ),
-        count(
-            "flash_range_drops",
-            "How often a range of keys was dropped from flash since the server started, because more tombstones waited \
-             for a buffer than the tier can remember: raise --flash-memory.",
-            "",
-            stats.range_drops,
-        ),
-    ]
-}
-
-fn counts_of_lookups(stats: &FlashStats) -> Vec<Row> {
-    vec![
-        count(
-            "flash_lookup_hits",
-            "Flash lookups that found their item since the server started.",
-            "",
-            stats.hits,
-        ),
-        count(
-            "flash_lookup_hits_in_buffers",
-            "Flash lookups that found their item in a segment buffer, without a device read, since the server started.",
-            "",
-            stats.hits_in_buffers,
-        ),
-        count(
-            "flash_lookup_misses",
-            "Flash lookups that found nothing since the server started, those included that a filter answered.",
-            "",
-            stats.misses,
-        ),
-        count(
-            "flash_misses_for_reads",
-            "Flash lookups that were answered with a miss since the server started, because they had used up their \
-             device reads (four of the log, two of generations), or because the item was longer than the memory for \
-             reads allows: --flash-memory was larger when it was written.",
-            "",
-            stats.misses_for_reads,
-        ),
-        count(
-            "flash_misses_for_damage",
-            "Flash lookups that were answered with a miss since the server started, because a page was damaged, could \
-             not be read, or was erased meanwhile.",
-            "",
-            stats.misses_for_damage,
-        ),
-        count(
-            "flash_reads_for_hits",
-            "Device reads of flash lookups that found their item, since the server started.",
-            "",
-            stats.reads_for_hits,
-        ),
-        count(
-            "flash_reads_for_misses",
-            "Device reads of flash lookups that found nothing, since the server started.",
-            "",
-            stats.reads_for_misses,
-        ),
-        count(
-            "flash_false_reads",
-            "Device reads of flash lookups that did not show the key which the filters promised, since the server \
-             started.",
-            "",
-            stats.false_reads,
-        ),
-        count(
-            "flash_table_full",
-            "How often a lookup table had no room for a new record since the server started.",
-            "",
-            stats.table_full,
-        ),
-    ]
-}
-
-fn counts_of_reclaim(stats: &FlashStats) -> Vec<Row> {
-    vec![
-        count(
-            "flash_reclaims",
-            "Zones that were reclaimed since the server started with their live records written again elsewhere.",
-            "",
-            stats.reclaims,
-        ),
-        count(
-            "flash_survivors",
-            "Records that reclaiming has written again since the server started.",
-            "",
-            stats.survivors,
-        ),
-        count(
-            "flash_survivor",
-            "Bytes of keys and values that reclaiming has written again since the server started.",
-            "bytes",
-            stats.survivor_bytes,
-        ),
-        count(
-            "flash_survivors_lost",
-            "Records that reclaiming wanted to write again and could not, since the server started: there was no room, \
-             or the record had changed.",
-            "",
-            stats.survivors_lost,
-        ),
-        count(
-            "flash_reclaim_reads",
-            "Device reads of reclaiming since the server started, to find out whether a record was replaced.",
-            "",
-            stats.reclaim_reads,
-        ),
-        count(
-            "flash_merges",
-            "Merges of log segments into a generation that were completed since the server started.",
-            "",
-            stats.merges,
-        ),
-        count(
-            "flash_merges_given_up",
-            "Merges of log segments into a generation that were given up before their end since the server started.",
-            "",
-            stats.merges_given_up,
-        ),
-        count(
-            "flash_zones_collected",
-            "Zones of generations whose live items a merge has written again since the server started.",
-            "",
-            stats.zones_collected,
-        ),
-        count(
-            "flash_merged_records",
-            "Records that merges have written since the server started.",
-            "",
-            stats.merged_records,
-        ),
-        count(
-            "flash_merged",
-            "Bytes of records that merges have written since the server started.",
-            "bytes",
-            stats.merged_bytes,
-        ),
-        count(
-            "flash_merge_dropped",
-            "Records that merges have left out since the server started, because they were cold, expired or replaced.",
-            "",
-            stats.merge_dropped,
-        ),
-        count(
-            "flash_quick_drops",
-            "Zones that were erased with everything in them since the server started, without a look at their \
-             records.",
-            "",
-            stats.quick_drops,
-        ),
-        count(
-            "flash_drops_forced",
-            "Zones that the writer had to erase with everything in them since the server started, because no zone was \
-             free.",
-            "",
-            stats.drops_forced,
-        ),
-    ]
-}
-
-fn counts_of_device(stats: &FlashStats) -> Vec<Row> {
-    vec![
-        count(
-            "flash_errors",
-            "Errors of the device that the flash tier met since the server started.",
-            "",
-            stats.device_errors,
-        ),
-        count(
-            "flash_devices_failed",
-            "Flash devices that have failed for good since the server started. What they held is lost, and the \
-             others go on.",
-            "",
-            stats.devices_failed,
-        ),
-        count(
-            "flash_damaged_pages",
-            "Device pages with a wrong checksum that were read since the server started.",
-            "",
-            stats.damaged_pages,
-        ),
-        count(
-            "flash_flushes",
-            "Times that everything on flash was dropped for a flush_all since the server started.",
-            "",
-            stats.flushes,
-        ),
-        count(
-            "flash_device_reads",
-            "Read operations of the flash device since the server started.",
-            "",
-            stats.device.reads,
-        ),
-        count(
-            "flash_device_read",
-            "Bytes read from the flash device since the server started.",
-            "bytes",
-            stats.device.read_bytes,
-        ),
-        count(
-            "flash_device_appends",
-            "Append operations of the flash device since the server started.",
-            "",
-            stats.device.appends,
-        ),
-        count(
-            "flash_device_appended",
-            "Bytes appended to the flash device since the server started, by segments, merges and metadata together.",
-            "bytes",
-            stats.device.append_bytes,
-        ),
-        count(
-            "flash_device_resets",
-            "Zones of the flash device that were erased since the server started.",
-            "",
-            stats.device.resets,
-        ),
-        count(
-            "flash_device_errors",
-            "Operations of the flash device that failed since the server started.",
-            "",
-            stats.device.errors,
-        ),
-    ]
-}
-
-/// How often the blocks of a device were erased, where the device tells.
-fn gauges_of_wear(stats: &FlashStats) -> Vec<Row> {
-    let Some(erases) = stats.device.erases else { return Vec::new() };
-    vec![
-        gauge(
-            "flash_erases_least",
-            "Erases of the block of the flash device that was erased the fewest times, since the device was made.",
-            "",
-            erases.least.into(),
-        ),
-        gauge(
-            "flash_erases_most",
-            "Erases of the block of the flash device that was erased the most times, since the device was made.",
-            "",
-            erases.most.into(),
-        ),
-    ]
-}
-
-fn gauges_of_records(stats: &FlashStats) -> Vec<Row> {
-    vec![
-        gauge(
-            "flash_items",
-            "Records that a flash lookup can find now. Replaced records and tombstones are counted too.",
-            "",
-            stats.items,
-        ),
-        gauge(
-            "flash_extents",
-            "Long records on flash now, each with an entry of its own in memory.",
-            "",
-            stats.extents,
-        ),
-        gauge("flash_generations", "Generations of merged segments on flash now.", "", stats.generations),
-        gauge(
-            "flash_generation_items",
-            "Records in the generations on flash now.",
-            "",
-            stats.generation_items,
-        ),
-        gauge(
-            "flash_tombstones_waiting",
-            "Tombstones that wait for a segment buffer now.",
-            "",
-            stats.tombstones_waiting,
-        ),
-    ]
-}
-
-fn gauges_of_space(stats: &FlashStats) -> Vec<Row> {
-    vec![
-        gauge(
-            "flash_segments_waiting",
-            "Full segments that are not written to the device yet. With two or more the device is behind.",
-            "",
-            stats.segments_waiting,
-        ),
-        gauge(
-            "flash_live",
-            "Estimated bytes of records on the device now that may still be asked for.",
-            "bytes",
-            stats.live_bytes,
-        ),
-        gauge(
-            "flash_dead",
-            "Estimated bytes of records on the device now that are replaced or expired.",
-            "bytes",
-            stats.dead_bytes,
-        ),
-        gauge("flash_segments", "Segments on the device now.", "", stats.segments),
-        gauge(
-            "flash_zones_low",
-            "Low mark of the free zones: with fewer, zones with little garbage are reclaimed, or, with the quick \
-             policies, zones are erased without a look at their records.",
-            "",
-            stats.zones_low.into(),
-        ),
-        gauge(
-            "flash_zones_high",
-            "High mark of the free zones: with so many, only zones of which nearly all is garbage are reclaimed, or \
-             none.",
-            "",
-            stats.zones_high.into(),
-        ),
-        ratio(
-            "flash_zones_per_s",
-            "Zones written per second, averaged over the recent past.",
-            stats.zones_per_s,
-        ),
-        gauge(
-            "flash_memory_limit",
-            "Bytes of memory that the flash tier may take (--flash-memory).",
-            "bytes",
-            stats.memory_cap,
-        ),
-        gauge(
-            "flash_on",
-            "1 while the flash tier works, 0 after the device has failed.",
-            "",
-            stats.is_on.into(),
-        ),
-        gauge(
-            "flash_recovering",
-            "1 while the flash tier still reads back what the device held at the start of the server, else 0.",
-            "",
-            stats.is_recovering.into(),
-        ),
-    ]
-}
-
-/// The numbers of a tier that is spread over several devices; none for a single device.
+/// The figures of a tier that is spread over several devices; none for a single device.
 pub(crate) fn device_rows(devices: &[MemberStatus]) -> Vec<Row> {
-    if devices.is_empty() {
-        return Vec::new();
+    match devices.len() {
+        0 => Vec::new(),
+        several => vec![Row { figure: &DEVICES, value: Value::Count(several as u64) }],
     }
-    vec![gauge("flash_devices", "Devices that the flash tier is spread over.", "", devices.len() as u64)]
 }
 
 /// What `stats flash` shows of one of several devices.
@@ -698,4 +491,74 @@ pub(crate) fn cells(flash: &Flash) -> Vec<ZoneCell> {
         resets: view.resets,
     };
     flash.zone_views().into_iter().map(cell).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/flash-counters.md");
+
+    impl Unit {
+        /// What the document calls it.
+        fn words(self) -> &'static str {
+            match self {
+                Unit::Events => "events",
+                Unit::Bytes => "bytes",
+                Unit::Ratio => "ratio",
+                Unit::Now => "now",
+                Unit::BytesNow | Unit::BytesPerItem => "bytes, now",
+                Unit::Zones => "zones, now",
+                Unit::ZonesPerSecond => "zones a second, now",
+                Unit::Erases => "erases, now",
+                Unit::Truth => "0 or 1, now",
+            }
+        }
+    }
+
+    /// A word as the document shows it: the names of flags, commands and figures as code.
+    fn shown(word: &str) -> String {
+        let name = word.trim_matches(|c: char| !c.is_alphanumeric() && !"-_".contains(c));
+        match name.starts_with("--") || name.contains('_') {
+            true => word.replace(name, &format!("`{}`", name.trim_start_matches(PREFIX))),
+            false => word.to_owned(),
+        }
+    }
+
+    /// The help as a cell of a table in which everything is counted since the server started.
+    fn cell(help: &str) -> String {
+        let text = help.replace(", since the server started", "").replace(" since the server started", "");
+        let words: Vec<String> = text.trim_end_matches('.').split(' ').map(shown).collect();
+        let text = words.join(" ");
+        let (first, rest) = text.split_at(1);
+        first.to_lowercase() + rest
+    }
+
+    /// The line of the document for a figure, with what the document has it tell.
+    fn documented(line: &str) -> Option<String> {
+        let cells: Vec<&str> = line.strip_prefix("| `")?.trim_end_matches(" |").split(" | ").collect();
+        let name = cells[0].trim_end_matches('`');
+        let figure = FIGURES.iter().chain([&DEVICES]).find(|figure| figure.line_name() == name)?;
+        let (unit, counts) = (figure.unit.words(), cell(figure.help));
+        Some(format!("| `{name}` | {unit} | {counts} | {} |", cells.last()?))
+    }
+
+    /// With `WRITE_FIGURES=1` the document gets the cells that are not right.
+    #[test]
+    fn the_document_has_the_cells_of_every_row() {
+        let text = std::fs::read_to_string(DOCUMENT).expect("the document is there");
+        let right: String =
+            text.lines().map(|line| documented(line).unwrap_or_else(|| line.to_owned()) + "\n").collect();
+        if std::env::var_os("WRITE_FIGURES").is_some() {
+            std::fs::write(DOCUMENT, &right).expect("the document can be written");
+        } else if let Some((found, right)) = text.lines().zip(right.lines()).find(|(a, b)| a != b) {
+            panic!(
+                "'{found}' should be '{right}': write it with WRITE_FIGURES=1 cargo test -p larder-server the_document"
+            );
+        }
+        for figure in FIGURES.iter().chain([&DEVICES]) {
+            let row = format!("| `{}` |", figure.line_name());
+            assert_eq!(text.matches(&row).count(), 1, "{row}");
+        }
+    }
 }
