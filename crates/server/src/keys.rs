@@ -1,13 +1,25 @@
 //! Hot keys and large items as they are shown: in `stats`, on the admin page, and in the metrics, which name no key.
 
 use crate::admin::{Family, HotRow, KeyRows, Kind, Value};
-use crate::dispatch::url_encode;
 use larder_cache::{Cache, HotKey};
 
 /// Keys that are shown.
 pub(crate) const SHOWN: usize = 20;
 /// Keys whose shares are in the metrics, by rank.
 const RANKS: usize = 10;
+
+/// Writes a key as memcached shows keys in its logs: what is neither a letter nor a digit nor one of `-._~` as `%` and
+/// two hexadecimal digits.
+pub(crate) fn url_encode(out: &mut Vec<u8>, key: &[u8]) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    for &byte in key {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(byte);
+        } else {
+            out.extend_from_slice(&[b'%', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+        }
+    }
+}
 
 /// A key as the lines of `watch` show it.
 pub(crate) fn shown_key(key: &[u8]) -> String {

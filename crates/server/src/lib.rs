@@ -12,7 +12,6 @@
 pub mod admin;
 mod cpus;
 pub mod dispatch;
-mod doubts;
 mod error;
 pub mod flash;
 pub mod io;
@@ -24,13 +23,11 @@ mod prefault;
 mod run;
 pub mod settings;
 mod sizing;
+mod startup_warnings;
 mod tls;
+mod version;
 mod worth;
 
 pub use dispatch::live;
 pub use error::RunError;
 pub use run::{problems_of_start, run};
-
-/// The reply to `version`: the memcached release whose behaviour Larder follows, for clients that look at it, then
-/// Larder's own version.
-pub const VERSION_SHOWN: &str = concat!("1.6.45-larder-", env!("CARGO_PKG_VERSION"));

@@ -18,7 +18,7 @@ use larder_cache::{Cache, NamespaceStats, Sizing, TemperatureStats, Totals};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// A worker that has not moved for so long is stuck, and the process is not alive.
+/// A worker that has not moved for this time is stuck, and the process is not alive.
 const STUCK_AFTER: Duration = Duration::from_secs(30);
 
 /// How often each worker has moved; `None` = the server stops.

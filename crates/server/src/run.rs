@@ -8,15 +8,15 @@ use crate::admin::process::{
 use crate::cpus;
 use crate::dispatch::live::{Follower, Host, Running};
 use crate::dispatch::{Dispatcher, Drivers, ServerState, Users};
-use crate::doubts::{Machine, doubts};
 use crate::error::RunError;
 use crate::flash::{self, OpenFlash};
-use crate::io::{self, Backend, Buffers, Inherited, ListenAddress, ListenOptions, SESSION_BYTES, Stopper};
+use crate::io::{self, Buffers, Inherited, ListenAddress, ListenOptions, SESSION_BYTES, Stopper};
 use crate::keep;
 use crate::latency::WorkerLatency;
 use crate::metrics::{Metrics, Ticks};
 use crate::prefault::prefault;
 use crate::settings::{self, Pages, Settings};
+use crate::startup_warnings::{Machine, startup_warnings};
 use crate::tls::Tls;
 use larder_cache::{Cache, CacheOptions, CudaOptions, NumaNodes, PagesWanted};
 use std::net::SocketAddr;
@@ -29,6 +29,7 @@ use std::time::Duration;
 const GRACE: Duration = Duration::from_secs(10);
 /// How long an ordinary stop waits until replies are sent.
 const STOP: Duration = Duration::from_millis(500);
+
 fn refuse(error: impl std::fmt::Display) -> RunError {
     RunError(error.to_string())
 }
@@ -40,7 +41,7 @@ fn refuse(error: impl std::fmt::Display) -> RunError {
 /// worker early.
 pub fn run(settings: Settings, host: Arc<dyn Host>) -> Result<(), RunError> {
     // First, while the process has one thread.
-    let inherited = Inherited::take().map_err(refuse)?;
+    let inherited = Inherited::take()?;
     let users = Users::of(&settings).map_err(RunError)?;
     if let Some(stranger) = users.as_ref().and_then(Users::stranger) {
         return Err(refuse(stranger));
@@ -97,69 +98,37 @@ fn serve(
     let tls =
         settings.tls.enabled.then(|| Tls::load(&settings.tls)).transpose().map_err(RunError)?.map(Arc::new);
     let options = listen_options(settings, &cache, ring_buffers, tls.clone());
-    let bound = io::bind(&options, &inherited).map_err(refuse)?;
+    let bound = io::bind(&options, &inherited)?;
     // The listeners have descriptors of their own.
     drop(inherited);
     bound.buffers().set_sessions_limit_bytes(cache.sessions_cap_bytes());
     let buffers = bound.buffers();
     cache.measure_buffers_by(move || buffers.used_bytes());
-    let stopper = bound.stopper();
-    let (on_shutdown, until_stopped) = (stopper.clone(), stopper.clone());
-    let drivers = Drivers {
-        counters: bound.counters(),
-        registry: bound.registry(),
-        buffers: bound.buffers(),
-        limits: Some(bound.limits()),
-        bells: Some(bound.bells()),
-        backend: bound.backend(),
-        resp_ports: bound.addresses().resp.iter().map(SocketAddr::port).collect(),
-        tls,
-        on_shutdown: Some(Box::new(move |graceful| {
-            on_shutdown.stop_gracefully(if graceful { GRACE } else { STOP });
-        })),
-    };
     let description = flash.map(|flash| flash.describe());
     let pages = cache.pages_sentence();
-    let state =
-        Arc::new(ServerState::new(settings.clone(), pages, users, Some(drivers), description, Some(host)));
+    let state = Arc::new(ServerState::new(
+        settings.clone(),
+        pages,
+        users,
+        Some(drivers(&bound, tls)),
+        description,
+        Some(host),
+    ));
     let watch = state.watch().clone();
     cache.on_departure(move |gone| watch.tell_departure(gone));
     let latency: Arc<[Arc<WorkerLatency>]> =
         (0..settings.threads).map(|_| Arc::from(WorkerLatency::new())).collect();
 
-    let (reload_state, reload_cache) = (state.clone(), cache.clone());
-    let mut follower = Follower::new(settings);
     // A service manager takes the end of a reload for readiness.
     let is_ready = Arc::new(AtomicBool::new(false));
-    let may_tell = is_ready.clone();
-    let signals = on_signals(move |signal| match signal {
-        Signal::Stop => stopper.stop_gracefully(STOP),
-        Signal::StopGracefully => stopper.stop_gracefully(GRACE),
-        Signal::Reload => {
-            let tell = may_tell.load(Ordering::Acquire);
-            if tell {
-                notify_reloading();
-            }
-            follower.reload(&Running { state: &reload_state, cache: &reload_cache });
-            let settings = reload_state.in_effect();
-            if settings.auth_file.is_none() && !settings.tls.enabled && settings.config_file.is_none() {
-                tracing::info!(
-                    target: "larder::start",
-                    "SIGHUP: there is nothing to read again: no users (-Y), certificates (-Z), settings file (--config)"
-                );
-            }
-            if tell {
-                notify_reloaded();
-            }
-        }
-    })
-    .map_err(|error| RunError(format!("cannot wait for signals: {error}")))?;
+    let signals = obey_signals(bound.stopper(), state.clone(), cache.clone(), is_ready.clone())?;
 
     let (counters, stopping) = (bound.counters(), bound.stopper());
     let ticks: Ticks = Arc::new(move || (!stopping.is_stopping()).then(|| counters.ticks()));
     let metrics = Arc::new(Metrics::new(cache.clone(), state.clone(), latency.clone(), ticks.clone()));
     if settings.prefault {
-        prefault(&cache, || !until_stopped.is_stopping()).map_err(RunError)?;
+        let stopper = bound.stopper();
+        prefault(&cache, || !stopper.is_stopping()).map_err(RunError)?;
     }
     let admin = start_admin(settings, metrics)?;
     write_ports(&bound)?;
@@ -173,7 +142,7 @@ fn serve(
             let worker = service_cache.worker_on(node);
             Dispatcher::new(worker, number, service_state.clone(), latency[number].clone())
         })
-        .map_err(|error| Ended::Early(refuse(error)))?;
+        .map_err(Ended::Early)?;
     tell_when_ready(settings, &cache, running.stopper(), is_ready);
     start_watchdog(move || ticks());
     let ended = running.join();
@@ -185,6 +154,57 @@ fn serve(
     }
     ended.map_err(|error| Ended::Early(RunError(format!("a worker ended early: {error}"))))?;
     Ok((cache, state, signals))
+}
+
+/// What the state shows and changes of the sockets.
+fn drivers(bound: &io::Bound, tls: Option<Arc<Tls>>) -> Drivers {
+    let stopper = bound.stopper();
+    Drivers {
+        counters: bound.counters(),
+        registry: bound.registry(),
+        buffers: bound.buffers(),
+        limits: Some(bound.limits()),
+        bells: Some(bound.bells()),
+        backend: bound.backend(),
+        resp_ports: bound.addresses().resp.iter().map(SocketAddr::port).collect(),
+        tls,
+        on_shutdown: Some(Box::new(move |graceful| {
+            stopper.stop_gracefully(if graceful { GRACE } else { STOP });
+        })),
+    }
+}
+
+/// Stops the server, or reads its settings again, when a signal says so. A service manager is told of a reload once
+/// the server `is_ready`.
+fn obey_signals(
+    stopper: Stopper,
+    state: Arc<ServerState>,
+    cache: Arc<Cache>,
+    is_ready: Arc<AtomicBool>,
+) -> Result<SignalThread, RunError> {
+    let mut follower = Follower::new(state.settings());
+    let obey = move |signal| match signal {
+        Signal::Stop => stopper.stop_gracefully(STOP),
+        Signal::StopGracefully => stopper.stop_gracefully(GRACE),
+        Signal::Reload => {
+            let tell = is_ready.load(Ordering::Acquire);
+            if tell {
+                notify_reloading();
+            }
+            follower.reload(&Running { state: &state, cache: &cache });
+            let settings = state.in_effect();
+            if settings.auth_file.is_none() && !settings.tls.enabled && settings.config_file.is_none() {
+                tracing::info!(
+                    target: "larder::start",
+                    "SIGHUP: there is nothing to read again: no users (-Y), certificates (-Z), settings file (--config)"
+                );
+            }
+            if tell {
+                notify_reloaded();
+            }
+        }
+    };
+    on_signals(obey).map_err(|error| RunError(format!("cannot wait for signals: {error}")))
 }
 
 /// Says that the server is ready once everything that flash kept can be found. Clients are answered before that, too.
@@ -300,11 +320,7 @@ fn listen_options(
         connections_per_address_max: settings.connections_per_address_max as usize,
         idle_timeout_s: settings.idle_timeout_s,
         workers: settings.threads as usize,
-        backend: match settings.backend {
-            settings::Backend::Auto => Backend::Auto,
-            settings::Backend::Ring => Backend::Ring,
-            settings::Backend::Poll => Backend::Poll,
-        },
+        backend: settings.backend,
         ring_buffers,
         buffers_limit_bytes: cache.buffers_cap_bytes(),
     }
@@ -356,12 +372,12 @@ fn announce(
         places.join(", "),
         settings.memory_bytes >> 20,
         settings.threads,
-        bound.backend(),
+        bound.backend().interface(),
         cache.pages_sentence(),
         flash.map_or(String::new(), |flash| format!("; {}", flash.sentence())),
         admin.map_or(String::new(), |admin| format!("; http://{}", admin.local_addr)),
     );
-    for doubt in doubts(settings, addresses, Machine::here()) {
-        tracing::warn!("{doubt}");
+    for warning in startup_warnings(settings, addresses, Machine::here()) {
+        tracing::warn!("{warning}");
     }
 }

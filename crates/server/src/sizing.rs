@@ -5,7 +5,7 @@ use larder_cache::{Cache, Sizing};
 /// The sizes that are shown by name, as multiples of the present memory limit.
 pub(crate) const MULTIPLES: [(&str, f64); 5] =
     [("0.5x", 0.5), ("1x", 1.0), ("1.5x", 1.5), ("2x", 2.0), ("4x", 4.0)];
-/// Two neighbouring points of the curve that is shown differ by about so much in their miss ratio.
+/// Two neighbouring points of the curve that is shown differ by about this much in their miss ratio.
 const STEP: f64 = 0.004;
 
 /// One size of memory, and what is expected of it.

@@ -49,11 +49,11 @@ fn group_files(groups: &str, mounted_at: &Path) -> Vec<PathBuf> {
     folders.collect()
 }
 
-/// One sentence for each doubt.
-pub(crate) fn doubts(settings: &Settings, addresses: &Addresses, machine: Machine) -> Vec<String> {
-    let mut doubts = Vec::new();
+/// One sentence for each thing that is probably not what the user wants.
+pub(crate) fn startup_warnings(settings: &Settings, addresses: &Addresses, machine: Machine) -> Vec<String> {
+    let mut warnings = Vec::new();
     if let Some(wanted_bytes) = settings.memory_raised_from {
-        doubts.push(format!(
+        warnings.push(format!(
             "-m asks for {}, and {} is the least that a server works with: it has that",
             size(wanted_bytes),
             size(settings.memory_bytes)
@@ -61,7 +61,7 @@ pub(crate) fn doubts(settings: &Settings, addresses: &Addresses, machine: Machin
     }
     if let Some(there_bytes) = machine.memory_bytes.filter(|&there_bytes| settings.memory_bytes > there_bytes)
     {
-        doubts.push(format!(
+        warnings.push(format!(
             "-m allows {}, and there are {}: the system will end the server when memory runs out; lower -m",
             size(settings.memory_bytes),
             size(there_bytes)
@@ -70,24 +70,24 @@ pub(crate) fn doubts(settings: &Settings, addresses: &Addresses, machine: Machin
     let Addresses { tcp, udp, resp, .. } = addresses;
     let listens_everywhere = tcp.iter().chain(udp).chain(resp).any(|at| at.ip().is_unspecified());
     if listens_everywhere && settings.auth_file.is_none() {
-        doubts.push(
+        warnings.push(
             "every machine that reaches this one may read and change all items: name addresses with -l, or ask for \
              passwords with -Y"
                 .to_owned(),
         );
     }
-    doubts.extend(settings.fleet.as_ref().and_then(FleetSettings::doubt));
+    warnings.extend(settings.fleet.as_ref().and_then(FleetSettings::doubt));
     if machine.is_root && settings.user.is_none() {
-        doubts.push("running as root: name another user with -u".to_owned());
+        warnings.push("running as root: name another user with -u".to_owned());
     }
     if tcp.is_empty() && udp.is_empty() && resp.is_empty() && addresses.unix.is_none() {
-        doubts
+        warnings
             .push("nothing listens: give a TCP port (-p), a UDP port (-U) or a UNIX socket (-s)".to_owned());
     }
     if !udp.is_empty() && settings.addresses.is_empty() && settings.udp_port != Port::Off {
-        doubts.push("UDP is for this machine only, because no address is named with -l".to_owned());
+        warnings.push("UDP is for this machine only, because no address is named with -l".to_owned());
     }
-    doubts
+    warnings
 }
 
 /// A number of bytes in its largest unit, with a digit behind the point where that says more.
@@ -109,13 +109,13 @@ mod tests {
     }
 
     fn said(settings: &Settings, tcp: &[&str], udp: &[&str], machine: Machine) -> Vec<String> {
-        doubts(settings, &Addresses { tcp: at(tcp), udp: at(udp), ..Addresses::default() }, machine)
+        startup_warnings(settings, &Addresses { tcp: at(tcp), udp: at(udp), ..Addresses::default() }, machine)
     }
 
     const USUAL: Machine = Machine { memory_bytes: Some(23 << 30), is_root: false };
 
     #[test]
-    fn a_careful_start_causes_no_doubt() {
+    fn a_careful_start_causes_no_warning() {
         assert_eq!(said(&Settings::default(), &["127.0.0.1:11211"], &[], USUAL), [""; 0]);
         let closed = Settings {
             auth_file: Some("users".into()),
@@ -128,12 +128,12 @@ mod tests {
     #[test]
     fn a_port_of_resp_is_a_door_as_well() {
         let addresses = Addresses { resp: at(&["0.0.0.0:6379"]), ..Addresses::default() };
-        let said = doubts(&Settings::default(), &addresses, USUAL);
+        let said = startup_warnings(&Settings::default(), &addresses, USUAL);
         assert!(said.len() == 1 && said[0].contains("may read and change all items"), "{said:?}");
     }
 
     #[test]
-    fn each_doubt_is_a_sentence() {
+    fn each_warning_is_a_sentence() {
         let settings = Settings { memory_bytes: 10 << 40, ..Settings::default() };
         let root = Machine { is_root: true, ..USUAL };
         let all = said(&settings, &["0.0.0.0:1", "[::]:1"], &[], root);

@@ -49,7 +49,7 @@ pub struct CurveShown {
     pub limit_bytes: u64,
     /// Bytes of items that memory can hold under this limit.
     pub capacity_bytes: u64,
-    /// Beyond so many bytes of items nothing is known.
+    /// Beyond this many bytes of items nothing is known.
     pub span_bytes: u64,
     /// Whether costs of misses are known for any item.
     pub knows_penalties: bool,

@@ -191,7 +191,7 @@ pub fn start_watchdog(ticks: impl Fn() -> Option<Vec<u64>> + Send + 'static) {
     }
 }
 
-/// A worker moves about once a second. One that has not moved for so long is stuck.
+/// A worker moves about once a second. One that has not moved for this time is stuck.
 const TICKS_MISSED_MAX: Duration = Duration::from_secs(5);
 
 /// When each worker was seen to move.

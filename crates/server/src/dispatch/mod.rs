@@ -38,4 +38,4 @@ pub use connection::Connection;
 pub use dispatcher::Dispatcher;
 pub use state::{Drivers, ServerState, ShutdownHook};
 pub use users::{Access, Users};
-pub(crate) use watch::{WatchCounts, url_encode};
+pub(crate) use watch::WatchCounts;

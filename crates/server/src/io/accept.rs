@@ -97,7 +97,7 @@ impl Acceptor {
             }
         }
         if shared.is_full() {
-            if shared.connections_max_fast() {
+            if shared.limits.refuses() {
                 // First: the client may ask for the count as soon as it is refused.
                 shared.counters.workers[own].rejected.add(1);
                 refuse(&accepted, TOO_MANY);
@@ -108,7 +108,7 @@ impl Acceptor {
             return None;
         }
         let now_open = shared.open.fetch_add(1, Ordering::SeqCst) + 1;
-        if now_open >= shared.connections_max() && !shared.connections_max_fast() {
+        if now_open >= shared.limits.most() && !shared.limits.refuses() {
             self.pause(Pause::Limit, shared);
         }
         let worker = self.least_busy(shared);
@@ -142,14 +142,14 @@ impl Acceptor {
     ) -> Option<(usize, Accepted)> {
         let (pause, since) = self.pause?;
         // Where clients are told that there is no room for them, none waits.
-        let waits_for_room = shared.is_full() && !shared.connections_max_fast();
+        let waits_for_room = shared.is_full() && !shared.limits.refuses();
         if waits_for_room || (pause == Pause::Resources && !after_tick) {
             return None;
         }
         while let Some(accepted) = self.parked.pop_front() {
             let admitted = self.admit(accepted, shared, own);
             // One that was parked again waits for room.
-            if admitted.is_some() || !shared.connections_max_fast() {
+            if admitted.is_some() || !shared.limits.refuses() {
                 return admitted;
             }
         }

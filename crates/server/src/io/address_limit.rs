@@ -8,7 +8,6 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use super::lock::lock;
 use super::transport::address_block;
 
 /// The connections of each address ([`address_block`]), over all workers.
@@ -30,7 +29,7 @@ impl AddressLimit {
         self.most.load(Ordering::Relaxed)
     }
 
-    /// From now on each address may have so many. Connections beyond a lowered limit stay.
+    /// From now on each address may have `most`; 0 = any number. Connections beyond a lowered limit stay.
     pub(super) fn set_most(&self, most: usize) {
         self.most.store(most, Ordering::Relaxed);
     }
@@ -38,7 +37,7 @@ impl AddressLimit {
     /// Counts a new connection. `None` = its address has as many as it may.
     pub(super) fn enter(self: &Arc<Self>, peer: IpAddr) -> Option<AddressPlace> {
         let (address, most) = (address_block(peer), self.most());
-        let mut open = lock(&self.open);
+        let mut open = self.open.lock().expect("no panic under this lock");
         let count = open.entry(address).or_default();
         // A count of 0 is never left in the map: an address that may have one connection gets it.
         if most > 0 && *count >= most {
@@ -58,7 +57,7 @@ pub(super) struct AddressPlace {
 
 impl Drop for AddressPlace {
     fn drop(&mut self) {
-        let mut open = lock(&self.limit.open);
+        let mut open = self.limit.open.lock().expect("no panic under this lock");
         let Some(count) = open.get_mut(&self.address) else { return };
         *count -= 1;
         if *count == 0 {
@@ -83,6 +82,6 @@ mod tests {
         held.truncate(1);
         assert!(enter("192.0.2.1").is_some());
         drop((held, others));
-        assert!(lock(&limit.open).is_empty());
+        assert!(limit.open.lock().expect("no panic under this lock").is_empty());
     }
 }

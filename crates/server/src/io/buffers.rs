@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// One part in so many of the limit is for bytes that are served at once. What stays with a connection longer gets the
-/// rest. In one turn the workers may find all their receive buffers full, which are a quarter of the limit, and copy
+/// One part in this many of the limit is for bytes that are served at once. What stays with a connection longer gets
+/// the rest. In one turn the workers may find all their receive buffers full, which are a quarter of the limit, and copy
 /// them to memory that is half as large again.
 const RESERVE_SHARE: u64 = 2;
-/// A connection may stand still for so long while half of the limit is accounted, in milliseconds.
+/// How long a connection may stand still while half of the limit is accounted, in milliseconds.
 const PATIENCE_MS_MAX: u64 = 2000;
 /// With less than this below the limit, the next connection may be refused what it needs, in bytes.
 const ROOM_BYTES_MIN: u64 = 64 << 10;
@@ -79,7 +79,7 @@ impl Buffers {
     }
 
     /// The receive buffers that each of the workers should have within a limit of `limit_bytes`. `None`: the limit is
-    /// too small for so many workers.
+    /// too small for `workers` workers.
     pub fn ring_buffers_for(limit_bytes: u64, workers: usize) -> Option<usize> {
         let per_worker = limit_bytes / RING_SHARE / workers.max(1) as u64 / RING_BUFFER_BYTES;
         let count = (per_worker as usize).clamp(RING_BUFFERS_MIN, RING_BUFFERS_MAX);
@@ -109,7 +109,7 @@ impl Buffers {
         self.give(bytes);
     }
 
-    /// Whether so much is accounted that what is served at once may soon find nothing.
+    /// Whether more than half of the limit is accounted: what is served at once may soon find nothing.
     #[inline]
     pub(super) fn are_crowded(&self) -> bool {
         let limit = self.limit_bytes();

@@ -1,17 +1,15 @@
-//! A thread that does handshakes.
+//! A thread that does TLS handshakes.
 //!
 //! It reads and writes the sockets that are given to it, as far as they are ready, until their handshakes are done.
 //! Then it hands them to their workers. It is bounded in every way: a handshake has [`HANDSHAKE_MAX`] of time and
 //! [`RECEIVED_BYTES_MAX`] of input, and its memory is in the account of sessions.
 
+use super::accepted::Accepted;
+use super::buffers::{Buffers, SessionCharge};
 use super::handshakes::{Incoming, WAKER};
-use super::kernel::Kernel;
-use super::records::{self, Stage};
-use super::session::{SESSION_BYTES, Session};
-use crate::io::accepted::Accepted;
-use crate::io::buffers::{Buffers, SessionCharge};
-use crate::io::left_over::LeftOver;
-use crate::io::shared::{Shared, Stage as ServerStage};
+use super::left_over::LeftOver;
+use super::shared::{Shared, Stage as ServerStage};
+use super::tls::{Kernel, SESSION_BYTES, Session, Stage, records};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 use rustls::HandshakeKind;
@@ -23,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// A client has so long from its connection to the end of its handshake.
+/// The time that a client has from its connection to the end of its handshake.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 /// The most bytes of input that are kept for a handshake: the longest message of one, and its framing.
 const RECEIVED_BYTES_MAX: usize = (64 << 10) + (16 << 10);
@@ -58,7 +56,7 @@ enum Verdict {
 }
 
 /// A thread's handshakes.
-struct Desk {
+struct HandshakeThread {
     number: usize,
     shared: Arc<Shared>,
     poll: Poll,
@@ -72,10 +70,10 @@ struct Desk {
 }
 
 /// Does handshakes until the server stops.
-pub(crate) fn run(number: usize, poll: Poll, shared: Arc<Shared>, wants_kernel: bool) -> io::Result<()> {
+pub(super) fn run(number: usize, poll: Poll, shared: Arc<Shared>, wants_kernel: bool) -> io::Result<()> {
     // Where the system does not allow it, handshakes are as important as requests.
     let _ = rustix::process::setpriority_process(None, NICENESS);
-    let mut desk = Desk {
+    let mut thread = HandshakeThread {
         number,
         shared,
         poll,
@@ -87,24 +85,24 @@ pub(crate) fn run(number: usize, poll: Poll, shared: Arc<Shared>, wants_kernel: 
         kernel: wants_kernel.then(Kernel::probe).flatten(),
     };
     let mut events = Events::with_capacity(EVENTS);
-    while desk.shared.stage() == ServerStage::Serving {
-        match desk.poll.poll(&mut events, Some(LOOK_EVERY)) {
+    while thread.shared.stage() == ServerStage::Serving {
+        match thread.poll.poll(&mut events, Some(LOOK_EVERY)) {
             Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
             _ => {}
         }
-        desk.collect();
+        thread.collect();
         for event in &events {
             if event.token() != WAKER {
-                desk.advance(event.token().0);
+                thread.advance(event.token().0);
             }
         }
-        desk.drop_late();
+        thread.drop_late();
     }
-    desk.drop_all();
+    thread.drop_all();
     Ok(())
 }
 
-impl Desk {
+impl HandshakeThread {
     /// Takes the new connections.
     fn collect(&mut self) {
         let handshakes = self.shared.handshakes().expect("this thread does them");

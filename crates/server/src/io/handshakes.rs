@@ -1,21 +1,20 @@
-//! Where connections go whose handshake is still to be done. A thread of [`desk`](super::desk) collects them.
+//! Where connections go whose TLS handshake is still to be done. A [thread](super::handshake_thread) collects them.
 
-use crate::io::accepted::Accepted;
-use crate::io::lock::lock;
+use super::accepted::Accepted;
 use mio::{Poll, Token, Waker};
 use rustls::server::ServerConfig;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// One thread for handshakes to so many workers.
+/// One thread for handshakes to this many workers.
 const WORKERS_PER_THREAD: usize = 4;
 /// Says that a thread is to look at its inbox, and at the server's stage.
 pub(super) const WAKER: Token = Token(usize::MAX);
 
 /// What to give a handshake to.
 #[derive(Debug)]
-pub(crate) struct Handshakes {
+pub(super) struct Handshakes {
     posts: Box<[Post]>,
     next: AtomicUsize,
 }
@@ -36,8 +35,8 @@ pub(super) struct Incoming {
 }
 
 impl Handshakes {
-    /// What a server of so many workers needs, and for each thread its end.
-    pub(crate) fn new(workers: usize) -> io::Result<(Handshakes, Vec<Poll>)> {
+    /// What a server of `workers` workers needs, and for each thread its end.
+    pub(super) fn new(workers: usize) -> io::Result<(Handshakes, Vec<Poll>)> {
         let (mut posts, mut polls) = (Vec::new(), Vec::new());
         for _ in 0..workers.div_ceil(WORKERS_PER_THREAD) {
             let poll = Poll::new()?;
@@ -48,19 +47,23 @@ impl Handshakes {
     }
 
     /// Begins a handshake. The connection goes to `worker` afterwards.
-    pub(crate) fn begin(&self, worker: usize, accepted: Accepted, config: Arc<ServerConfig>) {
+    pub(super) fn begin(&self, worker: usize, accepted: Accepted, config: Arc<ServerConfig>) {
         let number = self.next.fetch_add(1, Ordering::Relaxed) % self.posts.len();
-        lock(&self.posts[number].inbox).push(Incoming { worker, accepted, config });
+        self.posts[number].inbox.lock().expect("no panic under this lock").push(Incoming {
+            worker,
+            accepted,
+            config,
+        });
         self.wake(number);
     }
 
     /// The connections that wait for a thread.
     pub(super) fn collect(&self, number: usize) -> Vec<Incoming> {
-        std::mem::take(&mut lock(&self.posts[number].inbox))
+        std::mem::take(&mut self.posts[number].inbox.lock().expect("no panic under this lock"))
     }
 
     /// Makes every thread look at the server's stage.
-    pub(crate) fn wake_all(&self) {
+    pub(super) fn wake_all(&self) {
         (0..self.posts.len()).for_each(|number| self.wake(number));
     }
 

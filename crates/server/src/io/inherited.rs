@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use socket2::{Domain, Socket, Type};
 
-use super::listen::ListenError;
+use crate::error::RunError;
 
 /// The name of sockets that speak memcached's protocols.
 pub(super) const MEMCACHED: &str = "memcached";
@@ -50,7 +50,7 @@ impl Inherited {
     ///
     /// # Errors
     /// Variables that cannot be understood, or a descriptor that is no listening stream socket.
-    pub fn take() -> Result<Inherited, ListenError> {
+    pub fn take() -> Result<Inherited, RunError> {
         static TAKEN: AtomicBool = AtomicBool::new(false);
         if TAKEN.swap(true, Ordering::Relaxed) {
             return Ok(Inherited::default());
@@ -58,7 +58,7 @@ impl Inherited {
         // This closes the descriptors in child processes, and fails where one is not open. There are none where the
         // variables name another process, which may have started this one.
         let handed = sd_notify::listen_fds().map_err(|error| {
-            ListenError(format!("cannot take the sockets of the service manager (LISTEN_FDS): {error}"))
+            RunError(format!("cannot take the sockets of the service manager (LISTEN_FDS): {error}"))
         })?;
         let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
         let names = names.split(':').chain(std::iter::repeat(UNNAMED));
@@ -100,9 +100,9 @@ impl Inherited {
     }
 
     /// Says what is wrong if a socket fits nothing that the server listens on.
-    pub(super) fn unused(&self) -> Option<ListenError> {
+    pub(super) fn unused(&self) -> Option<RunError> {
         let handed = self.sockets.iter().find(|handed| !handed.is_used.get())?;
-        Some(ListenError(format!(
+        Some(RunError(format!(
             "the service manager hands over {}, where the server does not listen: set FileDescriptorName= to \
              {MEMCACHED}, {RESP} or {UNIX}, or choose the same address with -l and -p, --resp-port or -s",
             handed.shown()
@@ -111,14 +111,14 @@ impl Inherited {
 }
 
 impl Handed {
-    fn new(fd: RawFd, name: String) -> Result<Handed, ListenError> {
+    fn new(fd: RawFd, name: String) -> Result<Handed, RunError> {
         // SAFETY: the service manager says that it opened this descriptor for this process, it is open, and it becomes
         // an owned one only once.
         let socket = Socket::from(unsafe { OwnedFd::from_raw_fd(fd) });
         let handed = Handed { name, socket, is_used: Cell::new(false) };
         let is_listener = handed.socket.is_listener().unwrap_or(false);
         if !is_listener || handed.socket.r#type().ok() != Some(Type::STREAM) {
-            return Err(ListenError(format!(
+            return Err(RunError(format!(
                 "the service manager hands over {}, which is no listening stream socket: the server takes \
                  ListenStream= with Accept=no, and opens UDP ports (-U) itself",
                 handed.shown()

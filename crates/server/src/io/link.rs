@@ -10,26 +10,23 @@ use std::sync::atomic::Ordering;
 use super::address_limit::AddressPlace;
 use super::buffers::Buffers;
 use super::counters::Count;
+use super::input::{Attention, Input, ReceiveMemory};
 use super::left_over::LeftOver;
 use super::registry::{ConnectionInfo, Doing};
+use super::sending::Sending;
 use super::service::{CloseReason, Conversation};
 use super::tls::{Session, Stage};
 
 /// Receiving pauses while a connection has this many bytes of unserved input, unless one request needs more.
 const HELD_BYTES_MAX: usize = 64 * 1024;
-/// A client whose connection waits for its end may send so many bytes more.
+/// A client whose connection waits for its end may send this many bytes more.
 const LINGERED_BYTES_MAX: usize = 16 << 20;
 
 /// What a worker needs of a driver.
-pub(super) trait Driver: Sized {
-    /// Received bytes that lie in the driver's memory. The owner of the value owns the bytes.
-    type Filled;
+pub(super) trait Driver: ReceiveMemory + Sized {
     /// What the driver knows of one connection.
     type PerConnection: Default;
 
-    fn bytes<'a>(&'a self, filled: &'a Self::Filled) -> &'a [u8];
-    fn bytes_mut<'a>(&'a mut self, filled: &'a mut Self::Filled) -> &'a mut [u8];
-    fn give_back(&mut self, filled: Self::Filled);
     /// A connection is new.
     fn open<C: Conversation>(&mut self, slot: usize, link: &mut Link<C, Self>);
     /// Something has changed in a connection that stays open: the driver starts or stops reading, or waits for room in
@@ -54,8 +51,34 @@ const SEND_FLAGS: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
 #[cfg(not(target_os = "linux"))]
 const SEND_FLAGS: i32 = 0;
 
+/// How near its end a connection is. It never gets farther from it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    /// Its input is served.
+    Serving,
+    /// No more input is served, and the connection closes once the output is sent.
+    Finishing {
+        /// Input was thrown away unserved, or more may come that nobody serves: the end must not overtake the last
+        /// reply.
+        unserved: bool,
+    },
+    /// Everything is said, and the client was told so. What it still sends is thrown away.
+    Lingering { thrown_bytes: usize },
+    /// The connection is closed. Only the kernel still holds on to it.
+    Closed,
+}
+
+/// What may be expected of the client, in the order in which it gets less.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Client {
+    Sends,
+    /// It sends no more, and reads.
+    HasEnded,
+    /// The socket is of no further use.
+    IsGone,
+}
+
 /// One connection.
-#[derive(Debug)]
 pub(super) struct Link<C, D: Driver> {
     conversation: C,
     info: Arc<ConnectionInfo>,
@@ -65,36 +88,12 @@ pub(super) struct Link<C, D: Driver> {
     generation: u32,
     /// What encrypts the connection. `None` = nothing does, or the kernel.
     session: Option<Box<Session>>,
-    /// New input that is not served yet. Only while `left_over` is empty, and the connection not encrypted.
-    direct: Option<D::Filled>,
-    left_over: LeftOver,
-    /// The buffer being sent, and how much of it is sent.
-    sending: Vec<u8>,
-    sent: usize,
-    /// Bytes accounted for `sending` while it waits.
-    charged: u64,
-    /// The socket takes no more for now.
-    blocked: bool,
-    /// The client sends no more.
-    ended: bool,
-    /// The socket is of no further use.
-    broken: bool,
-    /// The service stopped because its output was full: complete requests may lie in `left_over`.
-    stalled: bool,
-    /// `left_over` has something that the service may do more with than the last time.
-    unseen: bool,
-    /// No more input is served. The connection closes once the output is sent.
-    doomed: bool,
+    input: Input<D>,
+    sending: Sending,
+    phase: Phase,
+    client: Client,
     /// The connection waits in the worker's queue.
     queued: bool,
-    /// Input was thrown away unserved, or more may come that nobody serves: the end must not overtake the last reply.
-    unserved: bool,
-    /// Everything is said, and the client was told so. What it still sends is thrown away.
-    lingering: bool,
-    /// Bytes that were thrown away since.
-    lingered_bytes: usize,
-    /// The connection is closed. Only the kernel still holds on to it.
-    closing: bool,
     /// A request was served, or a buffer was sent, since the worker last looked.
     moved: bool,
     /// Why the worker closed it. `None` = it ended by itself.
@@ -137,22 +136,11 @@ impl<C: Conversation, D: Driver> Link<C, D> {
             _place: place,
             generation,
             session,
-            direct: None,
-            unseen: !plain.bytes().is_empty(),
-            left_over: plain,
-            sending: Vec::new(),
-            sent: 0,
-            charged: 0,
-            blocked: false,
-            ended: false,
-            broken: false,
-            stalled: false,
-            doomed: false,
+            input: Input::new(plain),
+            sending: Sending::default(),
+            phase: Phase::Serving,
+            client: Client::Sends,
             queued: false,
-            unserved: false,
-            lingering: false,
-            lingered_bytes: 0,
-            closing: false,
             moved: false,
             close_reason: None,
             last_words: None,
@@ -162,8 +150,10 @@ impl<C: Conversation, D: Driver> Link<C, D> {
 
     /// The service may have spoken first, or refused the peer. Returns whether that gives work.
     pub(super) fn begin(&mut self) -> bool {
-        self.doomed = self.conversation.wants_close();
-        self.doomed || self.unseen || self.has_output()
+        if self.conversation.wants_close() {
+            self.phase = Phase::Finishing { unserved: false };
+        }
+        !self.is_serving() || self.input.attention == Attention::Due || self.has_output()
     }
 
     pub(super) fn info(&self) -> &ConnectionInfo {
@@ -176,22 +166,27 @@ impl<C: Conversation, D: Driver> Link<C, D> {
 
     /// Whether the socket takes no more for now.
     pub(super) fn is_blocked(&self) -> bool {
-        self.blocked
+        self.sending.is_blocked()
     }
 
     /// Whether the socket is of no further use.
     pub(super) fn is_broken(&self) -> bool {
-        self.broken
+        self.client == Client::IsGone
+    }
+
+    /// Whether input is served.
+    fn is_serving(&self) -> bool {
+        matches!(self.phase, Phase::Serving)
     }
 
     /// Whether only the client's end is waited for.
     pub(super) fn is_lingering(&self) -> bool {
-        self.lingering
+        matches!(self.phase, Phase::Lingering { .. })
     }
 
     /// Whether the connection is closed, and only the kernel still holds on to it.
-    pub(super) fn is_closing(&self) -> bool {
-        self.closing
+    pub(super) fn is_closed(&self) -> bool {
+        matches!(self.phase, Phase::Closed)
     }
 
     /// Whether the service waits for something that is not the client.
@@ -211,32 +206,36 @@ impl<C: Conversation, D: Driver> Link<C, D> {
 
     /// Why the connection has ended.
     pub(super) fn close_reason(&self) -> CloseReason {
-        let by_itself = if self.broken { CloseReason::Error } else { CloseReason::Normal };
+        let by_itself = if self.is_broken() { CloseReason::Error } else { CloseReason::Normal };
         self.close_reason.unwrap_or(by_itself)
     }
 
     /// Whether every request is answered.
     pub(super) fn is_idle(&self) -> bool {
-        !self.blocked
+        !self.is_blocked()
             && !self.queued
-            && !self.stalled
-            && self.direct.is_none()
-            && self.left_over.bytes().is_empty()
+            && !self.input.is_stalled()
+            && self.input.is_empty()
             && !self.conversation.has_output()
             && !self.conversation.is_waiting()
     }
 
-    /// Whether there is so much unserved input that more would only cost memory.
+    /// Whether there are 64 KiB of unserved input, and at least what one request needs: more would only cost memory.
     pub(super) fn holds_enough(&self) -> bool {
-        let held = self.left_over.bytes().len();
+        let held = self.input.kept.bytes().len();
         held >= HELD_BYTES_MAX && held >= self.conversation.input_wanted()
     }
 
     /// Whether the driver should receive for this connection.
     pub(super) fn wants_receive(&self) -> bool {
-        let open = !self.ended && !self.broken && !self.closing;
-        let serves = !self.doomed && !self.stalled && self.conversation.wants_input() && !self.holds_enough();
-        open && (serves || self.lingering)
+        let wants = match self.phase {
+            Phase::Serving => {
+                !self.input.is_stalled() && self.conversation.wants_input() && !self.holds_enough()
+            }
+            Phase::Lingering { .. } => true,
+            Phase::Finishing { .. } | Phase::Closed => false,
+        };
+        wants && self.client == Client::Sends
     }
 
     /// Returns `true` if the connection was not in the worker's queue. The caller then puts it there.
@@ -254,102 +253,101 @@ impl<C: Conversation, D: Driver> Link<C, D> {
 
     /// Bytes arrived.
     pub(super) fn receive(&mut self, filled: D::Filled, driver: &mut D, buffers: &Buffers) -> Arrival {
-        if self.doomed || self.closing {
-            self.lingered_bytes += driver.bytes(&filled).len();
-            driver.give_back(filled);
-            let is_endless = self.lingering && self.lingered_bytes > LINGERED_BYTES_MAX;
-            self.broken |= is_endless;
-            return if is_endless { Arrival::Serve } else { Arrival::Ignored };
+        if !self.is_serving() {
+            return self.throw_away(filled, driver);
         }
         if self.session.is_some() {
             return self.decrypt(filled, driver, buffers);
         }
-        if self.direct.is_none() && self.left_over.bytes().is_empty() && !self.stalled {
-            self.direct = Some(filled);
-            return Arrival::Serve;
-        }
+        let Some(filled) = self.input.take_directly(filled) else { return Arrival::Serve };
         let wanted = self.conversation.input_wanted();
-        for filled in self.direct.take().into_iter().chain([filled]) {
-            if !self.doomed && !self.left_over.append(driver.bytes(&filled), wanted, buffers) {
-                self.doom(buffers);
-            }
-            driver.give_back(filled);
-        }
-        if self.doomed {
+        if !self.input.keep(filled, wanted, driver, buffers) {
+            self.doom(buffers);
             return Arrival::OutOfMemory;
         }
-        if self.stalled {
+        if self.input.is_stalled() {
             return Arrival::Steer;
         }
-        if self.left_over.bytes().len() < wanted {
+        if self.input.kept.bytes().len() < wanted {
             return Arrival::Wait;
         }
-        self.unseen = true;
+        self.input.attention = Attention::Due;
+        Arrival::Serve
+    }
+
+    /// Bytes arrived that nobody serves.
+    fn throw_away(&mut self, filled: D::Filled, driver: &mut D) -> Arrival {
+        let bytes = driver.bytes(&filled).len();
+        driver.give_back(filled);
+        let Phase::Lingering { thrown_bytes } = &mut self.phase else { return Arrival::Ignored };
+        *thrown_bytes += bytes;
+        if *thrown_bytes <= LINGERED_BYTES_MAX {
+            return Arrival::Ignored;
+        }
+        self.fail();
         Arrival::Serve
     }
 
     /// Records arrived.
     fn decrypt(&mut self, mut filled: D::Filled, driver: &mut D, buffers: &Buffers) -> Arrival {
-        let Link { session, left_over, conversation, .. } = self;
+        let Link { session, input, conversation, .. } = self;
         let Some(session) = session else { return Arrival::Ignored };
-        let (before, wanted) = (left_over.bytes().len(), conversation.input_wanted());
-        let stage = session.receive(driver.bytes_mut(&mut filled), left_over, wanted, buffers);
+        let (before, wanted) = (input.kept.bytes().len(), conversation.input_wanted());
+        let stage = session.receive(driver.bytes_mut(&mut filled), &mut input.kept, wanted, buffers);
         driver.give_back(filled);
-        let (now, has_outgoing) = (left_over.bytes().len(), session.has_outgoing());
+        let (now, has_outgoing) = (input.kept.bytes().len(), session.has_outgoing());
         match stage {
             Stage::Open | Stage::Handshake => {}
-            Stage::Ended => self.ended = true,
+            Stage::Ended => self.end(false),
             Stage::OutOfMemory => {
                 self.doom(buffers);
                 return Arrival::OutOfMemory;
             }
             Stage::Failed => {
-                self.doomed = true;
+                self.phase = Phase::Finishing { unserved: false };
                 return Arrival::BadRecord;
             }
         }
         let has_more = now > before;
-        if has_more && !self.stalled && now >= wanted {
-            self.unseen = true;
+        if has_more && !self.input.is_stalled() && now >= wanted {
+            self.input.attention = Attention::Due;
         }
-        match self.unseen || has_outgoing || self.ended {
-            true => Arrival::Serve,
-            false if self.stalled && has_more => Arrival::Steer,
-            false => Arrival::Wait,
+        match self.input.attention {
+            Attention::Due => Arrival::Serve,
+            _ if has_outgoing || self.client != Client::Sends => Arrival::Serve,
+            Attention::Stalled if has_more => Arrival::Steer,
+            _ => Arrival::Wait,
         }
     }
 
     /// An unfinished request does not fit the buffers' limit. Nobody needs its bytes any more.
     fn doom(&mut self, buffers: &Buffers) {
-        self.doomed = true;
-        self.unserved = true;
-        self.left_over.clear(buffers);
+        self.phase = Phase::Finishing { unserved: true };
+        self.input.kept.clear(buffers);
         self.last_words = Some(self.conversation.out_of_memory());
     }
 
     /// The connection has held on to memory for longer than others that need it. A client that does not read gets no
     /// word; one that sends is told.
     pub(super) fn give_up(&mut self, driver: &mut D, buffers: &Buffers) {
-        if self.blocked {
-            self.broken = true;
-            return;
+        if self.is_blocked() {
+            return self.fail();
         }
-        if !self.doomed {
+        if self.is_serving() {
             self.doom(buffers);
         }
-        // Its end is not waited for: it would go on sending.
-        self.unserved = false;
+        if !self.is_closed() {
+            // The end of the client is not waited for: the client would go on sending.
+            self.phase = Phase::Finishing { unserved: false };
+        }
         self.forget_input(driver, buffers);
     }
 
     /// Lets go of input that nobody needs any more.
     fn forget_input(&mut self, driver: &mut D, buffers: &Buffers) {
-        self.left_over.clear(buffers);
+        self.input.clear(driver, buffers);
         if let Some(session) = &mut self.session {
             session.close(buffers);
-        }
-        if let Some(filled) = self.direct.take() {
-            driver.give_back(filled);
         }
     }
 
@@ -357,7 +355,10 @@ impl<C: Conversation, D: Driver> Link<C, D> {
     #[inline]
     pub(super) fn held_bytes(&self) -> u64 {
         let undecrypted = self.session.as_ref().map_or(0, |session| session.held_bytes());
-        self.left_over.capacity() + self.charged + undecrypted + self.conversation.held_bytes()
+        self.input.kept.capacity()
+            + self.sending.charged_bytes()
+            + undecrypted
+            + self.conversation.held_bytes()
     }
 
     /// Whether the connection got on since the last time the worker asked.
@@ -367,36 +368,32 @@ impl<C: Conversation, D: Driver> Link<C, D> {
 
     /// The client sends no more. With `broken` it reads no more either.
     pub(super) fn end(&mut self, broken: bool) {
-        self.ended = true;
-        self.broken |= broken;
+        self.client = self.client.max(if broken { Client::IsGone } else { Client::HasEnded });
     }
 
     /// The socket is of no further use.
     pub(super) fn fail(&mut self) {
-        self.broken = true;
+        self.client = Client::IsGone;
     }
 
     /// What the service waited for may have come.
     pub(super) fn wake(&mut self) {
-        self.stalled = false;
-        self.unseen = true;
+        self.input.attention = Attention::Due;
     }
 
     /// Whether the connection has something for the service. The caller then serves it.
     pub(super) fn begin_turn(&mut self) -> bool {
-        if !self.doomed && (self.direct.is_some() || std::mem::take(&mut self.unseen)) {
-            self.stalled = false;
+        let is_due = self.is_serving() && self.input.begin_turn();
+        if is_due {
             self.info.does(Doing::Serving);
-            return true;
         }
-        false
+        is_due
     }
 
     /// The connection above the socket, and its input.
     pub(super) fn conversation_and_input<'a>(&'a mut self, driver: &'a D) -> (&'a mut C, &'a [u8]) {
-        let Link { conversation, direct, left_over, .. } = self;
-        let input = direct.as_ref().map_or_else(|| left_over.bytes(), |filled| driver.bytes(filled));
-        (conversation, input)
+        let Link { conversation, input, .. } = self;
+        (conversation, input.bytes(driver))
     }
 
     /// After the service's turn: keeps the input that was not consumed. Returns `false` if it does not fit the buffers'
@@ -409,42 +406,44 @@ impl<C: Conversation, D: Driver> Link<C, D> {
         }
         let done = self.conversation.wants_close();
         let (mut fits, mut has_rest) = (true, false);
-        if let Some(filled) = self.direct.take() {
+        if let Some(filled) = self.input.take_direct() {
             let rest = &driver.bytes(&filled)[used..];
             has_rest = !rest.is_empty();
             if has_rest && !done {
                 let wanted = self.conversation.input_wanted();
-                if !self.left_over.append(rest, wanted, buffers) {
+                if !self.input.kept.append(rest, wanted, buffers) {
                     self.doom(buffers);
                     fits = false;
                 }
             }
             driver.give_back(filled);
         } else {
-            self.left_over.consume(used, buffers);
+            self.input.kept.consume(used, buffers);
         }
-        if done || self.doomed {
-            self.doomed = true;
-            self.unserved |=
-                has_rest || !self.left_over.bytes().is_empty() || self.conversation.ends_unserved();
-            self.left_over.clear(buffers);
+        if done {
+            let unserved =
+                has_rest || !self.input.kept.bytes().is_empty() || self.conversation.ends_unserved();
+            self.phase = Phase::Finishing { unserved };
+            self.input.kept.clear(buffers);
         }
-        self.stalled = !self.doomed && !self.conversation.wants_input();
+        if self.is_serving() && !self.conversation.wants_input() {
+            self.input.attention = Attention::Stalled;
+        }
         self.show_awaited();
         fits
     }
 
     fn show_awaited(&self) {
-        self.info.does(self.conversation.awaits(self.left_over.bytes().len()).into());
+        self.info.does(self.conversation.awaits(self.input.kept.bytes().len()).doing());
     }
 
     /// Whether the service is to be asked again. A service that wanted no input is asked once its output is sent: it
     /// may have more to say. One that waits says itself when to go on.
     pub(super) fn wants_another_turn(&mut self, all_sent: bool) -> bool {
-        let is_due = self.stalled
+        let is_due = self.input.is_stalled()
             && !self.is_waiting()
-            && (self.conversation.wants_input() || (all_sent && !self.broken))
-            && !self.doomed;
+            && (self.conversation.wants_input() || (all_sent && !self.is_broken()))
+            && self.is_serving();
         if is_due {
             self.wake();
         }
@@ -454,17 +453,22 @@ impl<C: Conversation, D: Driver> Link<C, D> {
     /// Before a finished connection is closed: a client that is still sending could find the connection reset before it
     /// has read the last reply. Returns whether the client's end is waited for first.
     pub(super) fn linger(&mut self) -> bool {
-        if !self.unserved || self.broken || self.ended {
+        if self.client != Client::Sends {
             return false;
         }
-        self.lingering = self.lingering || self.info.socket.shutdown(std::net::Shutdown::Write).is_ok();
-        self.lingering
+        if self.phase == (Phase::Finishing { unserved: true })
+            && self.info.socket.shutdown(std::net::Shutdown::Write).is_ok()
+        {
+            self.phase = Phase::Lingering { thrown_bytes: 0 };
+        }
+        self.is_lingering()
     }
 
     /// Whether the connection is to be closed.
     pub(super) fn is_finished(&self, all_sent: bool) -> bool {
-        let has_ended = self.doomed || (self.ended && !self.queued && !self.is_waiting());
-        self.broken || (all_sent && has_ended)
+        let has_ended =
+            !self.is_serving() || (self.client == Client::HasEnded && !self.queued && !self.is_waiting());
+        self.is_broken() || (all_sent && has_ended)
     }
 
     // ---- output ----
@@ -472,27 +476,27 @@ impl<C: Conversation, D: Driver> Link<C, D> {
     /// Sends what the socket takes, and adds the bytes to `count`. `true` = everything that the service wanted to say
     /// is sent.
     pub(super) fn transmit(&mut self, buffers: &Buffers, count: &Count) -> bool {
-        while !self.blocked && !self.broken {
+        while !self.is_blocked() && !self.is_broken() {
             if self.sending.is_empty() {
                 match self.next_output() {
                     None => return !self.has_output(),
-                    Some(buffer) => (self.sending, self.sent) = (buffer, 0),
+                    Some(buffer) => self.sending.begin(buffer),
                 }
             }
-            match self.info.socket.send_with_flags(&self.sending[self.sent..], SEND_FLAGS) {
+            match self.info.socket.send_with_flags(self.sending.rest(), SEND_FLAGS) {
                 Ok(sent) => {
                     count.add(sent as u64);
-                    self.sent += sent;
-                    if self.sent == self.sending.len() {
-                        self.moved = true;
-                        self.conversation.recycle(std::mem::take(&mut self.sending));
-                    } else {
-                        self.block(buffers);
+                    match self.sending.advance(sent) {
+                        Some(buffer) => {
+                            self.moved = true;
+                            self.conversation.recycle(buffer);
+                        }
+                        None => self.block(buffers),
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => self.block(buffers),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) => self.broken = true,
+                Err(_) => self.fail(),
             }
         }
         false
@@ -507,7 +511,9 @@ impl<C: Conversation, D: Driver> Link<C, D> {
     fn next_output(&mut self) -> Option<Vec<u8>> {
         if let Some(session) = self.session.as_mut().filter(|session| session.has_failed()) {
             let reason = session.take_outgoing();
-            self.broken |= reason.is_none();
+            if reason.is_none() {
+                self.fail();
+            }
             return reason;
         }
         match self.next_words() {
@@ -530,14 +536,17 @@ impl<C: Conversation, D: Driver> Link<C, D> {
     fn encrypt(&mut self, words: Vec<u8>) -> Option<Vec<u8>> {
         let records = self.session.as_mut().and_then(|session| session.encrypt(&words));
         self.conversation.recycle(words);
-        self.broken |= records.is_none();
+        if records.is_none() {
+            self.fail();
+        }
         records
     }
 
     /// Records without words of the service. The last of them says that no more will come.
     fn next_records(&mut self) -> Option<Vec<u8>> {
         let is_waiting = self.conversation.is_waiting() || self.conversation.has_output();
-        let is_last = self.doomed || (self.ended && !self.queued && !self.stalled);
+        let has_ended = self.client != Client::Sends && !self.queued && !self.input.is_stalled();
+        let is_last = !self.is_serving() || has_ended;
         let session = self.session.as_mut()?;
         if is_last && !is_waiting {
             session.say_goodbye();
@@ -545,54 +554,42 @@ impl<C: Conversation, D: Driver> Link<C, D> {
         session.take_outgoing()
     }
 
-    /// The socket is full: the rest of `sending` waits, and is accounted.
+    /// The socket is full: the rest of the buffer waits.
     fn block(&mut self, buffers: &Buffers) {
-        if self.blocked {
-            return;
+        if let Some(buffer) = self.sending.block(buffers) {
+            self.conversation.recycle(buffer);
         }
-        let rest = self.sending.len() - self.sent;
-        if self.sending.capacity() > 2 * rest {
-            let rest = self.sending[self.sent..].to_vec();
-            self.conversation.recycle(std::mem::replace(&mut self.sending, rest));
-            self.sent = 0;
-        }
-        self.blocked = true;
-        self.charged = self.sending.capacity() as u64;
         self.info.does(Doing::Writing);
-        // It exists already. Where that is too much, the worker lets a connection go.
-        buffers.take(self.charged);
     }
 
     fn unblock(&mut self, buffers: &Buffers) {
-        if self.blocked {
-            self.blocked = false;
-            buffers.give(std::mem::take(&mut self.charged));
+        if self.sending.unblock(buffers) {
             self.show_awaited();
         }
     }
 
     /// The driver sends the rest of the buffer: the buffer, and how much of it is sent.
     pub(super) fn lend_sending(&mut self) -> (Vec<u8>, usize) {
-        (std::mem::take(&mut self.sending), self.sent)
+        self.sending.lend()
     }
 
     /// The driver gives the buffer back.
     pub(super) fn return_sending(&mut self, buffer: Vec<u8>) {
-        self.sending = buffer;
+        self.sending.give_back(buffer);
     }
 
     /// There may be room in the socket again. `sent` = the bytes that the driver sent meanwhile; `None` = it failed.
     pub(super) fn writable(&mut self, sent: Option<usize>, buffers: &Buffers) {
         self.unblock(buffers);
         match sent {
-            Some(bytes) => {
-                self.sent += bytes;
-                if self.sent >= self.sending.len() && !self.sending.is_empty() {
+            Some(bytes) if !self.sending.is_empty() => {
+                if let Some(buffer) = self.sending.advance(bytes) {
                     self.moved = true;
-                    self.conversation.recycle(std::mem::take(&mut self.sending));
+                    self.conversation.recycle(buffer);
                 }
             }
-            None => self.broken = true,
+            Some(_) => {}
+            None => self.fail(),
         }
     }
 
@@ -600,8 +597,7 @@ impl<C: Conversation, D: Driver> Link<C, D> {
 
     /// Closes the connection, and lets go of its memory.
     pub(super) fn close(&mut self, slot: usize, driver: &mut D, buffers: &Buffers) {
-        self.closing = true;
-        self.doomed = true;
+        self.phase = Phase::Closed;
         self.forget_input(driver, buffers);
         self.unblock(buffers);
         driver.close(slot, self);

@@ -1,6 +1,5 @@
 //! Where the server listens: the options, and the sockets that are bound for them.
 
-use std::fmt;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
@@ -13,34 +12,13 @@ use std::time::{Duration, Instant};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use super::inherited::{self, Inherited, MEMCACHED, RESP, UNIX};
-use super::transport::{EVERYWHERE, THIS_MACHINE, Transport};
-use crate::settings::ListenerTls;
+use super::transport::Transport;
+use crate::error::RunError;
+use crate::settings::{Backend, EVERYWHERE, ListenerTls, THIS_MACHINE};
 use crate::tls::Tls;
 
 /// How often another random port is tried when the port is taken at one of several addresses.
 const RANDOM_PORT_TRIES: usize = 8;
-
-/// The system interface that moves the bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Backend {
-    /// io_uring where the kernel allows it, else readiness polling.
-    #[default]
-    Auto,
-    /// io_uring, or an error.
-    Ring,
-    /// Readiness polling (epoll, kqueue).
-    Poll,
-}
-
-impl fmt::Display for Backend {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Backend::Auto => "auto",
-            Backend::Ring => "io_uring",
-            Backend::Poll => "poll",
-        })
-    }
-}
 
 /// Where and how to listen.
 #[derive(Clone, Debug)]
@@ -121,18 +99,6 @@ impl From<&str> for ListenAddress {
     }
 }
 
-/// Why the server cannot listen: one line that says what to do.
-#[derive(Debug)]
-pub struct ListenError(pub(super) String);
-
-impl fmt::Display for ListenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for ListenError {}
-
 /// Where the server listens.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Addresses {
@@ -177,7 +143,7 @@ pub(super) struct Sockets {
 }
 
 impl Sockets {
-    pub(super) fn bind(options: &ListenOptions, inherited: &Inherited) -> Result<Sockets, ListenError> {
+    pub(super) fn bind(options: &ListenOptions, inherited: &Inherited) -> Result<Sockets, RunError> {
         let mut listeners = Vec::new();
         let mut addresses = Addresses::default();
         let ports = [
@@ -223,8 +189,8 @@ impl Sockets {
     }
 }
 
-fn cannot_take(error: &io::Error) -> ListenError {
-    ListenError(format!("cannot take a socket of the service manager (LISTEN_FDS): {error}"))
+fn cannot_take(error: &io::Error) -> RunError {
+    RunError(format!("cannot take a socket of the service manager (LISTEN_FDS): {error}"))
 }
 
 fn tcp_address(socket: &Socket) -> Option<SocketAddr> {
@@ -237,11 +203,11 @@ fn named(
     inherited: &Inherited,
     name: &str,
     own_ports: bool,
-) -> Result<Vec<(Socket, ListenerTls)>, ListenError> {
+) -> Result<Vec<(Socket, ListenerTls)>, RunError> {
     let mut found = Vec::new();
     for socket in inherited.named(name).map_err(|error| cannot_take(&error))? {
         let at = tcp_address(&socket).ok_or_else(|| {
-            ListenError(format!("an inherited socket named {name} is not of TCP: name a UNIX socket {UNIX}"))
+            RunError(format!("an inherited socket named {name} is not of TCP: name a UNIX socket {UNIX}"))
         })?;
         let wanted = resolve_all(&options.addresses, at.port(), own_ports, EVERYWHERE)?;
         let tls = wanted.iter().find(|(other, _)| *other == at).map_or(ListenerTls::Default, |(_, tls)| *tls);
@@ -251,10 +217,10 @@ fn named(
 }
 
 /// The inherited UNIX sockets: those with the name for it, or else the one with the path of the options.
-fn inherited_unix(options: &ListenOptions, inherited: &Inherited) -> Result<Vec<Socket>, ListenError> {
+fn inherited_unix(options: &ListenOptions, inherited: &Inherited) -> Result<Vec<Socket>, RunError> {
     let mut found = inherited.named(UNIX).map_err(|error| cannot_take(&error))?;
     if found.iter().any(|socket| !inherited::is_unix(socket)) {
-        return Err(ListenError(format!("an inherited socket named {UNIX} is no UNIX socket")));
+        return Err(RunError(format!("an inherited socket named {UNIX} is no UNIX socket")));
     }
     if let (Some((path, _)), true) = (&options.unix, found.is_empty()) {
         found.extend(inherited.at_path(path).map_err(|error| cannot_take(&error))?);
@@ -263,7 +229,7 @@ fn inherited_unix(options: &ListenOptions, inherited: &Inherited) -> Result<Vec<
 }
 
 /// One UDP socket per worker and address, so that the kernel spreads the clients.
-fn bind_udp(options: &ListenOptions, addresses: &mut Addresses) -> Result<Vec<Vec<UdpSocket>>, ListenError> {
+fn bind_udp(options: &ListenOptions, addresses: &mut Addresses) -> Result<Vec<Vec<UdpSocket>>, RunError> {
     let mut per_worker: Vec<Vec<UdpSocket>> = (0..options.workers).map(|_| Vec::new()).collect();
     let Some(port) = options.udp_port else { return Ok(per_worker) };
     let shared = options.workers > 1;
@@ -276,7 +242,7 @@ fn bind_udp(options: &ListenOptions, addresses: &mut Addresses) -> Result<Vec<Ve
     };
     for (socket, _) in bind_all(&options.addresses, port, "-U", false, THIS_MACHINE, first)? {
         let at = socket.local_addr().ok().and_then(|a| a.as_socket());
-        let at = at.ok_or_else(|| ListenError("cannot read back the UDP port".into()))?;
+        let at = at.ok_or_else(|| RunError("cannot read back the UDP port".into()))?;
         addresses.udp.push(at);
         per_worker[0].push(socket.into());
         for sockets in &mut per_worker[1..] {
@@ -306,7 +272,7 @@ fn bind_all(
     own_ports: bool,
     default: [IpAddr; 2],
     bind: impl Fn(SocketAddr) -> io::Result<Socket>,
-) -> Result<Vec<(Socket, ListenerTls)>, ListenError> {
+) -> Result<Vec<(Socket, ListenerTls)>, RunError> {
     let wanted = resolve_all(addresses, port, own_ports, default)?;
     let mut tries_left = RANDOM_PORT_TRIES;
     let started = Instant::now();
@@ -328,7 +294,7 @@ fn bind_once(
     wanted: &[(SocketAddr, ListenerTls)],
     flag: &str,
     bind: &impl Fn(SocketAddr) -> io::Result<Socket>,
-) -> Result<Vec<(Socket, ListenerTls)>, (ErrorKind, ListenError)> {
+) -> Result<Vec<(Socket, ListenerTls)>, (ErrorKind, RunError)> {
     let mut bound = Vec::new();
     let mut random = None;
     for (at, tls) in wanted {
@@ -357,7 +323,7 @@ fn bind_once(
     Ok(bound)
 }
 
-fn refused(at: &str, error: &io::Error, flag: &str) -> ListenError {
+fn refused(at: &str, error: &io::Error, flag: &str) -> RunError {
     let what = match error.kind() {
         ErrorKind::AddrInUse => {
             format!("address already in use; stop the other server or choose another port with {flag}")
@@ -373,7 +339,7 @@ fn refused(at: &str, error: &io::Error, flag: &str) -> ListenError {
         }
         _ => format!("{error}; check the addresses given with -l and the port given with {flag}"),
     };
-    ListenError(format!("cannot listen on {at}: {what}"))
+    RunError(format!("cannot listen on {at}: {what}"))
 }
 
 /// `own_ports`: the addresses may have ports of their own. `default`: they are meant if none is given.
@@ -382,7 +348,7 @@ fn resolve_all(
     port: u16,
     own_ports: bool,
     default: [IpAddr; 2],
-) -> Result<Vec<(SocketAddr, ListenerTls)>, ListenError> {
+) -> Result<Vec<(SocketAddr, ListenerTls)>, RunError> {
     if addresses.is_empty() {
         return Ok(default.map(|ip| (SocketAddr::new(ip, port), ListenerTls::Default)).to_vec());
     }
@@ -405,8 +371,8 @@ fn resolve_all(
     Ok(resolved)
 }
 
-fn unknown(text: &str, why: &str) -> ListenError {
-    ListenError(format!("cannot listen on {text}: {why}; give an address as host or host:port with -l"))
+fn unknown(text: &str, why: &str) -> RunError {
+    RunError(format!("cannot listen on {text}: {why}; give an address as host or host:port with -l"))
 }
 
 /// Splits `host`, `host:port`, `[v6]:port` and a bare v6 address. `None` if the port is not one.
@@ -452,17 +418,17 @@ fn udp(at: SocketAddr, shared: bool) -> io::Result<Socket> {
 }
 
 /// Listens on a unix socket. A socket file on which no server listens is replaced.
-fn unix(path: &Path, mode: u32, backlog: u32) -> Result<Socket, ListenError> {
+fn unix(path: &Path, mode: u32, backlog: u32) -> Result<Socket, RunError> {
     let shown = path.display();
     let refused = |error: &io::Error| match error.kind() {
-        ErrorKind::AddrInUse => ListenError(format!(
+        ErrorKind::AddrInUse => RunError(format!(
             "cannot listen on {shown}: the file exists; remove it or choose another path with -s"
         )),
-        _ => ListenError(format!("cannot listen on {shown}: {error}; choose another path with -s")),
+        _ => RunError(format!("cannot listen on {shown}: {error}; choose another path with -s")),
     };
     if fs::symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_socket()) {
         if UnixStream::connect(path).is_ok() {
-            return Err(ListenError(format!(
+            return Err(RunError(format!(
                 "cannot listen on {shown}: another server listens there; stop it or choose another path with -s"
             )));
         }

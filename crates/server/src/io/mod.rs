@@ -1,11 +1,16 @@
 //! Sockets: listeners, workers and the drivers that move bytes.
 //!
 //! One [`Service`] per worker thread gives bytes a meaning and never sees a socket. Below it, two drivers do the same
-//! work with different system calls: `ring` (io_uring, Linux) and `poll` (readiness, everywhere). `worker` is what the
-//! drivers share: a worker's connections (`link`), the batch of a turn, sending, and idle timeouts. `accept` gives each
-//! new connection to the worker with the fewest, and `address_limit` says who may have one more. `inherited` has
-//! the listening sockets of a service manager. `counters`, `buffers` and `registry` are what the workers of a server
-//! count and account together; `parking` is what stays with a worker's connections.
+//! work with different system calls: `ring` (io_uring, Linux) and `poll` (readiness, everywhere). What the drivers share
+//! is in these files:
+//!
+//! * `worker`: the batch of a turn, idle timeouts, the end of a connection;
+//! * `links`: a worker's connections. A `link` is one of them, with its `input` and the buffer that it is `sending`;
+//! * `parking`: the bytes that stay with a worker's connections from one turn to the next;
+//! * `accept`: gives each new connection to the worker with the fewest; `address_limit` says who may have one more;
+//! * `handshakes`, `handshake_thread`, `tls`: what comes between accepting and serving an encrypted connection;
+//! * `listen`: the listening sockets; `inherited` has those of a service manager;
+//! * `shared`, `counters`, `buffers`, `registry`: what the workers of a server count and account together.
 //!
 //! ```text
 //!   settings -> listen -> accept -> worker <-> service.rs (dispatcher)
@@ -18,16 +23,20 @@ mod accepted;
 mod address_limit;
 mod buffers;
 mod counters;
+mod handshake_thread;
+mod handshakes;
 mod inherited;
+mod input;
 mod left_over;
 mod link;
+mod links;
 mod listen;
-mod lock;
 mod parking;
 mod poll;
 mod registry;
 #[cfg(target_os = "linux")]
 mod ring;
+mod sending;
 mod service;
 mod shared;
 mod tls;
@@ -47,24 +56,26 @@ use std::thread::{self, JoinHandle};
 pub use buffers::{Buffers, Charge};
 pub use counters::{IoCounters, IoSnapshot};
 pub use inherited::Inherited;
-pub use listen::{Addresses, Backend, ListenAddress, ListenError, ListenOptions};
+pub use listen::{Addresses, ListenAddress, ListenOptions};
 pub use registry::{ConnectionReport, Handle, Registry};
 pub use service::{Awaits, CloseReason, ConnectionId, Conversation, Peer, Ready, Service};
 pub use shared::{Bells, Limits, Stopper};
 pub(crate) use tls::SESSION_BYTES;
 pub use transport::Transport;
-pub(crate) use transport::{EVERYWHERE, THIS_MACHINE, address_block};
+pub(crate) use transport::address_block;
 
+use crate::error::RunError;
+pub use crate::settings::Backend;
 use crate::tls::Tls;
 use accept::Acceptor;
+use handshakes::Handshakes;
 use listen::{Listener, Sockets};
 use shared::Shared;
-use tls::Handshakes;
 use udp::UdpPorts;
 use worker::Worker;
 
 /// Binds and starts in one step. See [`bind`] and [`Bound::start`].
-pub fn start<S, F>(options: &ListenOptions, make_service: F) -> Result<Running, ListenError>
+pub fn start<S, F>(options: &ListenOptions, make_service: F) -> Result<Running, RunError>
 where
     S: Service,
     F: Fn(usize) -> S + Send + Sync + 'static,
@@ -75,14 +86,13 @@ where
 /// Binds every socket, and chooses the backend. Clients can connect from here on, but are not answered before
 /// [`Bound::start`]: until then the caller may drop privileges, and hand the counters to the services. A socket of
 /// `inherited` takes the place of one that would be bound.
-pub fn bind(options: &ListenOptions, inherited: &Inherited) -> Result<Bound, ListenError> {
+pub fn bind(options: &ListenOptions, inherited: &Inherited) -> Result<Bound, RunError> {
     if options.workers == 0 {
-        return Err(ListenError("cannot start without a worker; give at least one with -t".into()));
+        return Err(RunError("cannot start without a worker; give at least one with -t".into()));
     }
     let backend = choose(options.backend)?;
-    let no_files = |error: io::Error| {
-        ListenError(format!("cannot start workers: {error}; raise the limit of open files"))
-    };
+    let no_files =
+        |error: io::Error| RunError(format!("cannot start workers: {error}; raise the limit of open files"));
     let handshakes = options.tls.as_ref().map(|_| Handshakes::new(options.workers));
     let (handshakes, polls) = handshakes.transpose().map_err(no_files)?.unzip();
     let (shared, bells) = Shared::new(options, handshakes).map_err(no_files)?;
@@ -96,7 +106,7 @@ pub fn bind(options: &ListenOptions, inherited: &Inherited) -> Result<Bound, Lis
 }
 
 /// The backend that this machine has for `wanted`.
-fn choose(wanted: Backend) -> Result<Backend, ListenError> {
+fn choose(wanted: Backend) -> Result<Backend, RunError> {
     if wanted == Backend::Poll {
         return Ok(Backend::Poll);
     }
@@ -112,7 +122,7 @@ fn choose(wanted: Backend) -> Result<Backend, ListenError> {
             tracing::info!(%error, "io_uring is not available here; polling for readiness instead");
             Ok(Backend::Poll)
         }
-        Err(error) => Err(ListenError(format!(
+        Err(error) => Err(RunError(format!(
             "cannot use io_uring: {error}; choose the poll backend, or allow it (sysctl kernel.io_uring_disabled=0, \
              Linux 6.1 or newer)"
         ))),
@@ -173,7 +183,7 @@ impl Bound {
     }
 
     /// Starts the workers, threads named `worker-0` and so on. Each makes its service on its own thread.
-    pub fn start<S, F>(self, make_service: F) -> Result<Running, ListenError>
+    pub fn start<S, F>(self, make_service: F) -> Result<Running, RunError>
     where
         S: Service,
         F: Fn(usize) -> S + Send + Sync + 'static,
@@ -193,10 +203,10 @@ impl Bound {
             let shared = Arc::clone(&shared);
             let thread = thread::Builder::new().name(format!("tls-{number}")).spawn(move || {
                 let _stop = StopOnDrop(Arc::clone(&shared), None);
-                tls::run(number, poll, shared, wants_kernel)
+                handshake_thread::run(number, poll, shared, wants_kernel)
             });
             let thread = thread.map_err(|error| {
-                ListenError(format!(
+                RunError(format!(
                     "cannot start a thread for TLS handshakes: {error}; give fewer workers with -t"
                 ))
             })?;
@@ -221,7 +231,7 @@ impl Bound {
                 start.run(&*make_service)
             });
             let thread = thread.map_err(|error| {
-                ListenError(format!("cannot start worker {number}: {error}; give fewer with -t"))
+                RunError(format!("cannot start worker {number}: {error}; give fewer with -t"))
             })?;
             running.threads.push(thread);
         }

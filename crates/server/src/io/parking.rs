@@ -8,9 +8,9 @@
 use arrayvec::ArrayVec;
 use std::collections::VecDeque;
 
-/// So many entries may lie in the queue, beside twice as many as there are slots, before outdated ones are removed.
+/// Outdated entries are removed from the queue when it has more entries than this, and twice the slots.
 const QUEUE_MIN: usize = 64;
-/// Of so many that hold their bytes for the longest time, the one with most goes. A client that is slow by chance holds
+/// Of this many that hold their bytes for the longest time, the one with most goes. A client that is slow by chance holds
 /// little, and one that fills memory much.
 const OLDEST: usize = 32;
 
@@ -48,7 +48,7 @@ impl Parking {
         self.parked
     }
 
-    /// The slot has so many bytes parked now, at `now_ms`. `has_moved` = its connection got on since the last call.
+    /// The slot has `bytes` parked now, at `now_ms`. `has_moved` = its connection got on since the last call.
     pub(super) fn note(&mut self, slot: usize, bytes: u64, has_moved: bool, now_ms: u64) {
         if self.slots.len() <= slot {
             self.slots.resize(slot + 1, Parked::default());

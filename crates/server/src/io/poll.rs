@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 
+use super::input::ReceiveMemory;
 use super::link::{Driver, Link};
 use super::listen::Listener;
 use super::service::{Conversation, Service};
@@ -103,9 +104,8 @@ impl PollDriver {
     }
 }
 
-impl Driver for PollDriver {
+impl ReceiveMemory for PollDriver {
     type Filled = Filled;
-    type PerConnection = Readiness;
 
     fn bytes<'a>(&'a self, filled: &'a Filled) -> &'a [u8] {
         &self.arena[filled.from..filled.from + filled.length]
@@ -116,6 +116,10 @@ impl Driver for PollDriver {
     }
 
     fn give_back(&mut self, _filled: Filled) {}
+}
+
+impl Driver for PollDriver {
+    type PerConnection = Readiness;
 
     fn open<C: Conversation>(&mut self, slot: usize, link: &mut Link<C, Self>) {
         let token = Token(CONNECTIONS + slot);

@@ -8,8 +8,6 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use socket2::{SockAddr, Socket};
 
-use super::lock::lock;
-use super::service::Awaits;
 use super::transport::{Transport, address_text};
 
 /// What a connection is doing.
@@ -34,17 +32,6 @@ impl Doing {
     /// memcached's names, in the order of the variants.
     const NAMES: [&str; 6] =
         ["conn_read", "conn_parse_cmd", "conn_nread", "conn_swallow", "conn_mwrite", "conn_watch"];
-}
-
-impl From<Awaits> for Doing {
-    fn from(awaits: Awaits) -> Doing {
-        match awaits {
-            Awaits::Request => Doing::Reading,
-            Awaits::Value => Doing::ReadingValue,
-            Awaits::RefusedValue => Doing::Swallowing,
-            Awaits::Nothing => Doing::Watching,
-        }
-    }
 }
 
 /// What is known of an open connection outside its worker. The socket belongs to it, and is closed with its last owner.
@@ -190,12 +177,12 @@ impl Registry {
     }
 
     pub(super) fn listens(&self, fd: i32, addr: String, is_udp: bool) {
-        lock(&self.listening).push((fd, addr, is_udp));
+        self.listening.lock().expect("no panic under this lock").push((fd, addr, is_udp));
     }
 
     /// Sets the connection in a slot of a worker. `None` forgets it.
     pub(super) fn set(&self, worker: usize, slot: usize, info: Option<Arc<ConnectionInfo>>) {
-        let mut slots = lock(&self.workers[worker]);
+        let mut slots = self.workers[worker].lock().expect("no panic under this lock");
         if slots.len() <= slot {
             slots.resize(slot + 1, None);
         }
@@ -204,7 +191,7 @@ impl Registry {
 
     /// Forgets all connections of a worker.
     pub(super) fn forget(&self, worker: usize) {
-        lock(&self.workers[worker]).clear();
+        self.workers[worker].lock().expect("no panic under this lock").clear();
     }
 
     /// Describes every listening socket and every connection. `now_s` is the server's clock. While the connections of a
@@ -218,9 +205,10 @@ impl Registry {
             is_udp: *is_udp,
             idle_s: now_s,
         };
-        let mut all: Vec<_> = lock(&self.listening).iter().map(listening).collect();
+        let mut all: Vec<_> =
+            self.listening.lock().expect("no panic under this lock").iter().map(listening).collect();
         for worker in &self.workers {
-            for info in lock(worker).iter().flatten() {
+            for info in worker.lock().expect("no panic under this lock").iter().flatten() {
                 all.push(ConnectionReport {
                     fd: info.fd,
                     addr: info.remote(),

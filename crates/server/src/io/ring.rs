@@ -25,6 +25,7 @@ use io_uring::{CompletionQueue, IoUring, SubmissionQueue, Submitter, cqueue, opc
 use socket2::Socket;
 
 use super::buffers::{Buffers, RING_BUFFERS_MIN};
+use super::input::ReceiveMemory;
 use super::link::{Driver, Link};
 use super::listen::Listener;
 use super::service::{Conversation, Service};
@@ -440,9 +441,8 @@ fn pool_size(buffers: usize) -> u16 {
     buffers.clamp(RING_BUFFERS_MIN, 1 << 15).next_power_of_two() as u16
 }
 
-impl Driver for RingDriver<'_> {
+impl ReceiveMemory for RingDriver<'_> {
     type Filled = Filled;
-    type PerConnection = InFlight;
 
     fn bytes<'a>(&'a self, filled: &'a Filled) -> &'a [u8] {
         self.pool.bytes(filled)
@@ -456,6 +456,10 @@ impl Driver for RingDriver<'_> {
         self.filled -= 1;
         self.pool.offer(filled.buffer);
     }
+}
+
+impl Driver for RingDriver<'_> {
+    type PerConnection = InFlight;
 
     fn open<C: Conversation>(&mut self, slot: usize, link: &mut Link<C, Self>) {
         self.receive(slot, link.info().fd, &mut link.state);
@@ -714,7 +718,7 @@ fn rearm<S: Service>(worker: &mut Worker<S, RingDriver<'_>>) {
     for slot in lapsed.drain(..) {
         worker.release_if_closed(slot);
         if let Some((link, driver)) = worker.link_and_driver(slot) {
-            if link.is_closing() {
+            if link.is_closed() {
                 driver.close(slot, link);
             } else {
                 driver.steer(slot, link);

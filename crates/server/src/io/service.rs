@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
-use super::registry::{ConnectionInfo, Handle};
+use super::registry::{ConnectionInfo, Doing, Handle};
 use super::transport::{Transport, address_text};
 
 /// What one worker thread does with bytes.
@@ -93,6 +93,18 @@ pub enum Awaits {
     RefusedValue,
     /// Nothing: it is told what happens.
     Nothing,
+}
+
+impl Awaits {
+    /// What a connection does that awaits this.
+    pub(super) fn doing(self) -> Doing {
+        match self {
+            Awaits::Request => Doing::Reading,
+            Awaits::Value => Doing::ReadingValue,
+            Awaits::RefusedValue => Doing::Swallowing,
+            Awaits::Nothing => Doing::Watching,
+        }
+    }
 }
 
 /// A connection's state above the socket.

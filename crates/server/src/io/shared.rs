@@ -12,10 +12,9 @@ use super::accepted::Accepted;
 use super::address_limit::AddressLimit;
 use super::buffers::Buffers;
 use super::counters::IoCounters;
+use super::handshakes::Handshakes;
 use super::listen::{ListenOptions, Listener};
-use super::lock::lock;
 use super::registry::Registry;
-use super::tls::Handshakes;
 use super::transport::{Transport, address_text};
 use super::udp_limit::UdpLimit;
 
@@ -41,14 +40,37 @@ struct Post {
     bell: UnixStream,
 }
 
+/// What may be changed about the connections of a running server.
+#[derive(Debug)]
+pub(super) struct ConnectionLimits {
+    most: AtomicUsize,
+    refuses: AtomicBool,
+    idle_timeout_s: AtomicU32,
+}
+
+impl ConnectionLimits {
+    /// The most stream connections at one time.
+    pub(super) fn most(&self) -> usize {
+        self.most.load(Ordering::SeqCst)
+    }
+
+    /// Whether a connection beyond the limit is told so and closed. If not, it waits until another one closes.
+    pub(super) fn refuses(&self) -> bool {
+        self.refuses.load(Ordering::Relaxed)
+    }
+
+    /// A connection without a request for this many seconds is closed; 0 = never.
+    pub(super) fn idle_timeout_s(&self) -> u32 {
+        self.idle_timeout_s.load(Ordering::Relaxed)
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) counters: Arc<IoCounters>,
     pub(super) buffers: Arc<Buffers>,
     pub(super) registry: Arc<Registry>,
-    connections_max: AtomicUsize,
-    connections_max_fast: AtomicBool,
-    idle_timeout_s: AtomicU32,
+    pub(super) limits: ConnectionLimits,
     pub(super) address_limit: Arc<AddressLimit>,
     pub(super) udp_limit: UdpLimit,
     /// Stream connections of all workers, including those still in an inbox.
@@ -84,9 +106,11 @@ impl Shared {
             counters: Arc::new(IoCounters::new(options.workers, Arc::clone(&buffers))),
             buffers,
             registry: Arc::new(Registry::new(options.workers)),
-            connections_max: AtomicUsize::new(options.connections_max),
-            connections_max_fast: AtomicBool::new(options.connections_max_fast),
-            idle_timeout_s: AtomicU32::new(options.idle_timeout_s),
+            limits: ConnectionLimits {
+                most: AtomicUsize::new(options.connections_max),
+                refuses: AtomicBool::new(options.connections_max_fast),
+                idle_timeout_s: AtomicU32::new(options.idle_timeout_s),
+            },
             address_limit: Arc::new(AddressLimit::new(options.connections_per_address_max)),
             udp_limit: UdpLimit::new(if options.udp_port.is_some() {
                 options.udp_reply_bytes_per_s
@@ -107,22 +131,7 @@ impl Shared {
 
     /// Whether as many connections are open as may be.
     pub(super) fn is_full(&self) -> bool {
-        self.open.load(Ordering::SeqCst) >= self.connections_max()
-    }
-
-    /// The most stream connections at one time.
-    pub(super) fn connections_max(&self) -> usize {
-        self.connections_max.load(Ordering::SeqCst)
-    }
-
-    /// Whether a connection beyond the limit is told so and closed.
-    pub(super) fn connections_max_fast(&self) -> bool {
-        self.connections_max_fast.load(Ordering::Relaxed)
-    }
-
-    /// A connection without a request for this many seconds is closed; 0 = never.
-    pub(super) fn idle_timeout_s(&self) -> u32 {
-        self.idle_timeout_s.load(Ordering::Relaxed)
+        self.open.load(Ordering::SeqCst) >= self.limits.most()
     }
 
     /// Registers a listening socket for `stats conns`.
@@ -212,7 +221,7 @@ impl Shared {
     }
 
     pub(super) fn hand_over(&self, worker: usize, accepted: Accepted) {
-        let mut inbox = lock(&self.posts[worker].inbox);
+        let mut inbox = self.posts[worker].inbox.lock().expect("no panic under this lock");
         let is_first = inbox.is_empty();
         inbox.push(accepted);
         drop(inbox);
@@ -223,7 +232,7 @@ impl Shared {
     }
 
     pub(super) fn collect(&self, worker: usize, into: &mut Vec<Accepted>) {
-        into.append(&mut lock(&self.posts[worker].inbox));
+        into.append(&mut self.posts[worker].inbox.lock().expect("no panic under this lock"));
     }
 
     /// A stream connection is gone: the accepting worker may be waiting for that.
@@ -254,9 +263,10 @@ impl Limits {
     /// The most stream connections at one time, whether one beyond is told so and closed, and the seconds without a
     /// request after which one is closed (0 = never). Connections beyond a lowered limit stay.
     pub fn set(&self, connections_max: usize, fast: bool, idle_timeout_s: u32) {
-        self.0.connections_max.store(connections_max, Ordering::SeqCst);
-        self.0.connections_max_fast.store(fast, Ordering::Relaxed);
-        self.0.idle_timeout_s.store(idle_timeout_s, Ordering::Relaxed);
+        let limits = &self.0.limits;
+        limits.most.store(connections_max, Ordering::SeqCst);
+        limits.refuses.store(fast, Ordering::Relaxed);
+        limits.idle_timeout_s.store(idle_timeout_s, Ordering::Relaxed);
         // The accepting worker may be waiting for a connection to close.
         self.0.wake(0);
     }

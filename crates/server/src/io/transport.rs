@@ -1,15 +1,7 @@
 //! How bytes travel, and how addresses are shown.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-
-/// The addresses on which TCP listens by default: all of the machine.
-pub(crate) const EVERYWHERE: [IpAddr; 2] =
-    [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
-/// The addresses on which UDP listens by default. A reply over UDP goes to whatever address the request names as its
-/// own, and is larger than the request: on the network a server would be a tool to flood others with.
-pub(crate) const THIS_MACHINE: [IpAddr; 2] =
-    [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 /// Whom a peer's address stands for: an IPv4 address for itself, an IPv6 address for the 64 bits of its network,
 /// because a network gives one machine as many addresses as it likes. An IPv4 address that is written as an IPv6

@@ -26,7 +26,7 @@ const FRAME_BYTES: usize = 8;
 const PAYLOAD_BYTES_MAX: usize = 1392;
 /// The longest reply, in bytes. A longer one is dropped, because no client reassembles that many datagrams.
 const REPLY_BYTES_MAX: usize = 1 << 20;
-/// The memory of a reply of up to so many bytes is kept for the next one.
+/// The memory of a reply of up to this many bytes is kept for the next one.
 const REPLY_BYTES_KEPT: usize = 64 << 10;
 /// Datagrams that are served before the streams have their turn.
 const TURN: usize = 64;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 /// Addresses that are told apart. More share their slots by chance, and then their limit.
 const SLOTS: usize = 4096;
-/// A slot may be in debt for so long before its addresses are not answered.
+/// How long a slot may be in debt before its addresses are not answered.
 const BURST: Duration = Duration::from_secs(1);
 
 /// The limit of all addresses, for all workers.
@@ -26,7 +26,7 @@ pub(super) struct UdpLimit {
 }
 
 impl UdpLimit {
-    /// A limit of so many bytes a second for each address; 0 = none.
+    /// A limit of `bytes_per_s` for each address; 0 = none.
     pub(super) fn new(bytes_per_s: u64) -> UdpLimit {
         let slots = if bytes_per_s == 0 { 0 } else { SLOTS };
         UdpLimit {
@@ -60,7 +60,7 @@ impl UdpLimit {
         self.allows_at(address, self.now_ns())
     }
 
-    /// The address gets a reply of so many bytes.
+    /// The address gets a reply of `bytes` bytes.
     pub(super) fn charge(&self, address: IpAddr, bytes: usize) {
         self.charge_at(address, bytes, self.now_ns());
     }
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_gets_so_many_bytes_a_second() {
+    fn an_address_gets_its_bytes_each_second() {
         let limit = UdpLimit::new(1000);
         let client = ip("192.0.2.1");
         let mut sent = 0;

@@ -15,6 +15,7 @@ use super::accept::Acceptor;
 use super::accepted::Accepted;
 use super::counters::WorkerCounters;
 use super::link::{Arrival, Driver, Link};
+use super::links::{BoxedLink, Links};
 use super::listen::Listener;
 use super::parking::Parking;
 use super::registry::ConnectionInfo;
@@ -22,39 +23,52 @@ use super::service::{CloseReason, ConnectionId, From, Peer, Ready, Service};
 use super::shared::{Shared, Stage};
 use super::udp::UdpPorts;
 
-/// A connection is boxed: it moves from its slot to the batch, and back, as one pointer.
-type BoxedLink<C, D> = Box<Link<C, D>>;
-
 pub(super) struct Worker<S: Service, D: Driver> {
     number: usize,
     pub(super) shared: Arc<Shared>,
     pub(super) service: S,
     pub(super) driver: D,
-    links: Vec<Option<BoxedLink<S::Connection, D>>>,
-    free: Vec<usize>,
-    /// Slots with something to serve.
-    queue: Vec<usize>,
-    /// The three lists of a turn. They are empty between turns, and are kept for their memory.
-    batch: Vec<(usize, BoxedLink<S::Connection, D>)>,
-    ready: Vec<Ready<'static, S::Connection>>,
-    consumed: Vec<usize>,
-    /// Whether the service had news at the end of the last batch.
-    has_news: bool,
-    /// Slots of connections whose replies are held back until those news are heard. Empty between turns.
-    held: Vec<usize>,
+    links: Links<S::Connection, D>,
+    turn: Turn<S::Connection, D>,
     pub(super) acceptor: Option<Acceptor>,
     pub(super) udp: UdpPorts<S::Connection>,
     /// Connections that the service named. Empty between turns.
     woken: Vec<ConnectionId>,
-    generation: u32,
+    /// Connections from the acceptor. Empty between turns.
     inbox: Vec<Accepted>,
     now_s: u32,
     stage: Stage,
-    idle_cursor: usize,
     /// What stays with connections from one turn to the next.
     parking: Parking,
     /// Connections that wait for the client's end, and until when.
     lingering: Vec<(ConnectionId, u32)>,
+}
+
+/// What a turn works through. All lists but the queue are empty between turns, and are kept for their memory.
+struct Turn<C: 'static, D: Driver> {
+    /// Slots with something to serve.
+    queue: Vec<usize>,
+    /// The connections that are served together, what the service gets of them, and what it has consumed of each.
+    batch: Vec<(usize, BoxedLink<C, D>)>,
+    ready: Vec<Ready<'static, C>>,
+    consumed: Vec<usize>,
+    /// Whether the service had news at the end of the last batch.
+    has_news: bool,
+    /// Slots of connections whose replies are held back until those news are heard.
+    held: Vec<usize>,
+}
+
+impl<C: 'static, D: Driver> Turn<C, D> {
+    fn new() -> Turn<C, D> {
+        Turn {
+            queue: Vec::new(),
+            batch: Vec::new(),
+            ready: Vec::new(),
+            consumed: Vec::new(),
+            has_news: false,
+            held: Vec::new(),
+        }
+    }
 }
 
 /// How long a connection waits for the client's end, in seconds; see [`Link::linger`].
@@ -82,22 +96,14 @@ impl<S: Service, D: Driver> Worker<S, D> {
             shared,
             service,
             driver,
-            links: Vec::new(),
-            free: Vec::new(),
-            queue: Vec::new(),
-            batch: Vec::new(),
-            ready: Vec::new(),
-            consumed: Vec::new(),
-            has_news: false,
-            held: Vec::new(),
+            links: Links::new(),
+            turn: Turn::new(),
             acceptor,
             udp,
             woken: Vec::new(),
-            generation: 0,
             inbox: Vec::new(),
             now_s,
             stage: Stage::Serving,
-            idle_cursor: 0,
             parking: Parking::default(),
             lingering: Vec::new(),
         }
@@ -109,16 +115,16 @@ impl<S: Service, D: Driver> Worker<S, D> {
 
     /// Whether there is work that needs no event.
     pub(super) fn has_work(&self) -> bool {
-        !self.queue.is_empty()
+        !self.turn.queue.is_empty()
     }
 
     pub(super) fn link(&mut self, slot: usize) -> Option<&mut Link<S::Connection, D>> {
-        self.links.get_mut(slot)?.as_deref_mut()
+        self.links.get_mut(slot)
     }
 
     /// The connection and the driver, to work on both.
     pub(super) fn link_and_driver(&mut self, slot: usize) -> Option<(&mut Link<S::Connection, D>, &mut D)> {
-        Some((self.links.get_mut(slot)?.as_deref_mut()?, &mut self.driver))
+        Some((self.links.get_mut(slot)?, &mut self.driver))
     }
 
     // ---- events from the driver ----
@@ -128,7 +134,7 @@ impl<S: Service, D: Driver> Worker<S, D> {
         if self.shared.buffers.are_crowded() {
             self.relieve();
         }
-        let Some(link) = self.links.get_mut(slot).and_then(Option::as_deref_mut) else {
+        let Some(link) = self.links.get_mut(slot) else {
             return self.driver.give_back(filled);
         };
         let counters = &self.shared.counters.workers[self.number];
@@ -147,7 +153,7 @@ impl<S: Service, D: Driver> Worker<S, D> {
             Arrival::Ignored => return,
         }
         if link.enqueue() {
-            self.queue.push(slot);
+            self.turn.queue.push(slot);
         }
     }
 
@@ -156,20 +162,20 @@ impl<S: Service, D: Driver> Worker<S, D> {
         if let Some(link) = self.link(slot) {
             link.end(broken);
             if link.enqueue() {
-                self.queue.push(slot);
+                self.turn.queue.push(slot);
             }
         }
     }
 
     /// There may be room in a socket that was full. `bytes` more of the buffer were sent meanwhile.
     pub(super) fn writable(&mut self, slot: usize, bytes: io::Result<usize>) {
-        let Some(link) = self.links.get_mut(slot).and_then(Option::as_deref_mut) else { return };
+        let Some(link) = self.links.get_mut(slot) else { return };
         if let Ok(bytes) = bytes {
             self.shared.counters.workers[self.number].bytes_written.add(bytes as u64);
         }
         link.writable(bytes.ok(), &self.shared.buffers);
         if link.enqueue() {
-            self.queue.push(slot);
+            self.turn.queue.push(slot);
         }
     }
 
@@ -183,13 +189,13 @@ impl<S: Service, D: Driver> Worker<S, D> {
                 continue;
             }
             let slot = id.slot as usize;
-            let Some(link) = self.links.get_mut(slot).and_then(Option::as_deref_mut) else { continue };
-            if link.generation() != id.generation || link.is_closing() {
+            let Some(link) = self.links.get_mut(slot) else { continue };
+            if link.generation() != id.generation || link.is_closed() {
                 continue;
             }
             link.wake();
             if link.enqueue() {
-                self.queue.push(slot);
+                self.turn.queue.push(slot);
             }
         }
         self.woken = woken;
@@ -200,7 +206,7 @@ impl<S: Service, D: Driver> Worker<S, D> {
     /// Serves all queued connections in one batch, and sends their replies. If the service has news for them then, they
     /// are served once more.
     pub(super) fn serve_ready(&mut self) {
-        if !self.queue.is_empty() {
+        if !self.turn.queue.is_empty() {
             self.serve_all();
         }
         if self.shared.buffers.are_crowded() {
@@ -210,62 +216,62 @@ impl<S: Service, D: Driver> Worker<S, D> {
 
     fn serve_all(&mut self) {
         self.serve_queue(true);
-        if self.has_news {
+        if self.turn.has_news {
             self.woken();
             self.serve_queue(false);
         }
         // What was held back is sent by now, unless the news did not name the connection.
-        let mut held = mem::take(&mut self.held);
+        let mut held = mem::take(&mut self.turn.held);
         for slot in held.drain(..) {
-            if let Some(mut link) = self.links[slot].take() {
+            if let Some(mut link) = self.links.take(slot) {
                 self.advance(slot, &mut link);
-                self.links[slot] = Some(link);
+                self.links.put(slot, link);
                 self.release_if_closed(slot);
             }
         }
-        self.held = held;
+        self.turn.held = held;
     }
 
     /// `asks` = ask the service for news, and hold back the replies of connections that wait for them: they leave
     /// together with the next.
     fn serve_queue(&mut self, asks: bool) {
-        self.has_news = false;
-        let mut queue = mem::take(&mut self.queue);
+        self.turn.has_news = false;
+        let mut queue = mem::take(&mut self.turn.queue);
         for slot in queue.drain(..) {
-            let Some(mut link) = self.links[slot].take_if(|link| link.dequeue()) else {
+            let Some(mut link) = self.links.take_if(slot, |link| link.dequeue()) else {
                 continue;
             };
             if link.begin_turn() {
-                self.batch.push((slot, link));
+                self.turn.batch.push((slot, link));
             } else {
                 self.advance(slot, &mut link);
-                self.links[slot] = Some(link);
+                self.links.put(slot, link);
                 self.release_if_closed(slot);
             }
         }
         // `advance` may have queued connections for the next turn.
-        queue.append(&mut self.queue);
-        self.queue = queue;
-        if !self.batch.is_empty() {
+        queue.append(&mut self.turn.queue);
+        self.turn.queue = queue;
+        if !self.turn.batch.is_empty() {
             self.serve_batch(asks);
         }
     }
 
     fn serve_batch(&mut self, asks: bool) {
-        let Worker { driver, batch, service, consumed, .. } = self;
-        let mut ready = reuse(mem::take(&mut self.ready));
+        let Worker { driver, service, turn: Turn { batch, ready: ready_memory, consumed, .. }, .. } = self;
+        let mut ready = reuse(mem::take(ready_memory));
         for (_, link) in batch {
             let (connection, input) = link.conversation_and_input(driver);
             ready.push(Ready { connection, input, consumed: 0 });
         }
         service.serve(&mut ready);
         consumed.extend(ready.iter().map(|one| one.consumed.min(one.input.len())));
-        self.ready = reuse(ready);
+        *ready_memory = reuse(ready);
         let has_news = asks && service.has_news();
-        self.has_news = has_news;
+        self.turn.has_news = has_news;
 
-        let mut batch = mem::take(&mut self.batch);
-        let mut consumed = mem::take(&mut self.consumed);
+        let mut batch = mem::take(&mut self.turn.batch);
+        let mut consumed = mem::take(&mut self.turn.consumed);
         for ((slot, mut link), used) in batch.drain(..).zip(consumed.drain(..)) {
             if self.shared.buffers.are_full() {
                 self.relieve();
@@ -274,27 +280,27 @@ impl<S: Service, D: Driver> Worker<S, D> {
                 self.counters().out_of_memory.add(1);
             }
             if has_news && link.is_waiting() {
-                self.held.push(slot);
-                self.links[slot] = Some(link);
+                self.turn.held.push(slot);
+                self.links.put(slot, link);
                 continue;
             }
             self.advance(slot, &mut link);
-            self.links[slot] = Some(link);
+            self.links.put(slot, link);
             self.release_if_closed(slot);
         }
-        self.batch = batch;
-        self.consumed = consumed;
+        self.turn.batch = batch;
+        self.turn.consumed = consumed;
     }
 
     /// Sends what can be sent, then decides how the connection goes on.
     fn advance(&mut self, slot: usize, link: &mut Link<S::Connection, D>) {
-        if link.is_closing() {
+        if link.is_closed() {
             return;
         }
         let counters = &self.shared.counters.workers[self.number];
         let all_sent = link.transmit(&self.shared.buffers, &counters.bytes_written);
         if link.wants_another_turn(all_sent) && link.enqueue() {
-            self.queue.push(slot);
+            self.turn.queue.push(slot);
         }
         if link.is_finished(all_sent) {
             let was_lingering = link.is_lingering();
@@ -305,7 +311,7 @@ impl<S: Service, D: Driver> Worker<S, D> {
                 self.lingering.push((id, self.now_s + LINGER_S));
             }
         }
-        if !link.is_closing() {
+        if !link.is_closed() {
             self.driver.steer(slot, link);
         }
         self.park(slot, link);
@@ -338,15 +344,15 @@ impl<S: Service, D: Driver> Worker<S, D> {
                 break;
             }
             // Those that wait for flash are not late themselves.
-            let may_go = |slot: usize| self.links[slot].as_ref().is_some_and(|link| !link.is_waiting());
+            let may_go = |slot: usize| self.links.get(slot).is_some_and(|link| !link.is_waiting());
             let since_ms = self.shared.now_ms().saturating_sub(patience_ms);
             let Some(slot) = self.parking.pop(since_ms, parkings, may_go) else { break };
-            let Some(mut link) = self.links[slot].take() else { break };
+            let Some(mut link) = self.links.take(slot) else { break };
             let counters = self.counters();
             if link.is_blocked() { &counters.unread } else { &counters.out_of_memory }.add(1);
             link.give_up(&mut self.driver, &self.shared.buffers);
             self.advance(slot, &mut link);
-            self.links[slot] = Some(link);
+            self.links.put(slot, link);
             self.release_if_closed(slot);
         }
         if self.shared.buffers.are_crowded() {
@@ -356,14 +362,14 @@ impl<S: Service, D: Driver> Worker<S, D> {
 
     /// Forgets a connection that is closed and that the kernel does not use any more.
     pub(super) fn release_if_closed(&mut self, slot: usize) {
-        let gone = |link: &mut BoxedLink<S::Connection, D>| link.is_closing() && !D::is_busy(&link.state);
-        let Some(link) = self.links[slot].take_if(gone) else { return };
+        let gone = |link: &mut BoxedLink<S::Connection, D>| link.is_closed() && !D::is_busy(&link.state);
+        let Some(link) = self.links.take_if(slot, gone) else { return };
         self.shared.registry.set(self.number, slot, None);
         // What the conversation still held goes with it.
         self.parking.note(slot, 0, false, 0);
         let reason = link.close_reason();
         self.service.closed(link.into_conversation(), reason);
-        self.free.push(slot);
+        self.links.release(slot);
         let counters = self.counters();
         counters.open.sub(1);
         counters.assigned.fetch_sub(1, Ordering::Relaxed);
@@ -376,24 +382,20 @@ impl<S: Service, D: Driver> Worker<S, D> {
     fn open(&mut self, accepted: Accepted) {
         let Accepted { socket, transport, place, session, is_kernel_tls, plain, has_ended, .. } = accepted;
         let info = Arc::new(ConnectionInfo::new(socket, transport, is_kernel_tls, self.now_s));
-        let slot = self.free.pop().unwrap_or_else(|| {
-            self.links.push(None);
-            self.links.len() - 1
-        });
-        self.generation = self.generation.wrapping_add(1);
-        let id = ConnectionId { slot: slot as u32, generation: self.generation };
+        let id = self.links.reserve();
+        let slot = id.slot as usize;
         let peer = Peer { transport, fd: info.fd, worker: self.number, id, from: From::Socket(&info) };
         let conversation = self.service.open(&peer);
         self.shared.registry.set(self.number, slot, Some(Arc::clone(&info)));
-        let mut link = Box::new(Link::new(conversation, info, place, self.generation, session, plain));
+        let mut link = Box::new(Link::new(conversation, info, place, id.generation, session, plain));
         let counters = self.counters();
         counters.open.add(1);
         counters.opened.add(1);
         self.driver.open(slot, &mut link);
         if link.begin() && link.enqueue() {
-            self.queue.push(slot);
+            self.turn.queue.push(slot);
         }
-        self.links[slot] = Some(link);
+        self.links.put(slot, link);
         if has_ended {
             self.ended(slot, false);
         }
@@ -501,11 +503,11 @@ impl<S: Service, D: Driver> Worker<S, D> {
 
     /// Whether the worker was told to stop and has nothing left to finish.
     pub(super) fn is_finished(&self) -> bool {
-        self.stage != Stage::Serving && self.links.iter().all(Option::is_none)
+        self.stage != Stage::Serving && self.links.are_none()
     }
 
     fn close_all(&mut self, which: impl Fn(&Link<S::Connection, D>) -> bool) {
-        for slot in 0..self.links.len() {
+        for slot in 0..self.links.slots() {
             self.close_if(slot, CloseReason::Shutdown, &which);
         }
     }
@@ -516,33 +518,34 @@ impl<S: Service, D: Driver> Worker<S, D> {
         reason: CloseReason,
         which: impl Fn(&Link<S::Connection, D>) -> bool,
     ) -> bool {
-        let chosen = |link: &mut BoxedLink<S::Connection, D>| !link.is_closing() && which(link);
-        let Some(mut link) = self.links[slot].take_if(chosen) else { return false };
+        let chosen = |link: &mut BoxedLink<S::Connection, D>| !link.is_closed() && which(link);
+        let Some(mut link) = self.links.take_if(slot, chosen) else { return false };
         link.set_close_reason(reason);
         link.close(slot, &mut self.driver, &self.shared.buffers);
         self.park(slot, &mut link);
-        self.links[slot] = Some(link);
+        self.links.put(slot, link);
         self.release_if_closed(slot);
         true
     }
 
-    /// Closes connections that were idle for too long. One call looks at so many that all are seen within a quarter of
-    /// the timeout, and at no fewer than a thousand.
+    /// Closes connections that were idle for too long. One call looks at as many as it takes to see all of them within a
+    /// quarter of the timeout, and at no fewer than a thousand.
     fn close_idle(&mut self) {
-        let timeout_s = self.shared.idle_timeout_s();
-        if timeout_s == 0 || self.links.is_empty() {
+        let timeout_s = self.shared.limits.idle_timeout_s();
+        let slots = self.links.slots();
+        if timeout_s == 0 || slots == 0 {
             return;
         }
         let quarter_s = (timeout_s as usize / 4).max(1);
-        let looks = self.links.len().div_ceil(quarter_s).max(1000).min(self.links.len());
+        let looks = slots.div_ceil(quarter_s).max(1000).min(slots);
         let now_s = self.now_s;
         for _ in 0..looks {
-            self.idle_cursor = (self.idle_cursor + 1) % self.links.len();
+            let slot = self.links.next_to_look_at();
             let idle = |link: &Link<S::Connection, D>| {
                 let idle_s = now_s.saturating_sub(link.info().active_s.load(Ordering::Relaxed));
                 !link.is_blocked() && !link.is_waiting() && !link.may_be_idle() && idle_s > timeout_s
             };
-            if self.close_if(self.idle_cursor, CloseReason::IdleTimeout, idle) {
+            if self.close_if(slot, CloseReason::IdleTimeout, idle) {
                 self.counters().idle_kicks.add(1);
             }
         }

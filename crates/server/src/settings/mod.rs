@@ -9,9 +9,8 @@ mod flash;
 mod fleet;
 mod tls;
 
-use crate::io::{EVERYWHERE, THIS_MACHINE};
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
 pub use flash::{Admit, Direct, FlashDevice, FlashSettings, OpsPolicy, Promote, ReclaimPolicy, Recover};
@@ -28,6 +27,14 @@ pub const MEMORY_BYTES_MIN: u64 = larder_cache::LIMIT_BYTES_MIN;
 
 /// Where the admin page listens by default: on this machine only.
 pub const ADMIN_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 11219);
+
+/// The addresses on which TCP listens by default: all of the machine.
+pub(crate) const EVERYWHERE: [IpAddr; 2] =
+    [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
+/// The addresses on which UDP listens by default. A reply over UDP goes to whatever address the request names as its
+/// own, and is larger than the request: on the network a server would be a tool to flood others with.
+pub(crate) const THIS_MACHINE: [IpAddr; 2] =
+    [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
 
 /// All settings of a server. Which of them may change while it runs is in the table of
 /// [`live`](crate::dispatch::live::SETTINGS).
@@ -588,6 +595,17 @@ pub enum Backend {
     Ring,
     /// Readiness polling.
     Poll,
+}
+
+impl Backend {
+    /// The name of the system's interface, as statistics show it.
+    pub fn interface(self) -> &'static str {
+        match self {
+            Backend::Auto => "auto",
+            Backend::Ring => "io_uring",
+            Backend::Poll => "poll",
+        }
+    }
 }
 
 impl fmt::Display for Backend {

@@ -75,7 +75,7 @@ impl Executor {
             Operation::Watch { .. } if !settings.watch_enabled => return Outcome::Refused(Refusal::Disabled),
             Operation::Watch { is_behind_others: true, .. } => return Outcome::Refused(Refusal::NotFirst),
             Operation::Watch { kinds, .. } => return self.begin_watching(progress, *kinds),
-            Operation::Version => return Outcome::Version(crate::VERSION_SHOWN),
+            Operation::Version => return Outcome::Version(crate::version::VERSION_SHOWN),
             Operation::Quit => return Outcome::Closed,
             _ => {}
         }

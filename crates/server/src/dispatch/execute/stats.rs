@@ -62,7 +62,7 @@ impl Executor {
         rows.put("pid", getpid().as_raw_nonzero());
         rows.put("uptime", clock.uptime_s());
         rows.put("time", clock.unix_s(clock.now_s()));
-        rows.put("version", crate::VERSION_SHOWN);
+        rows.put("version", crate::version::VERSION_SHOWN);
         rows.put("libevent", "none");
         rows.put("pointer_size", usize::BITS);
         rows.put("rusage_user", &usage.0);
@@ -237,10 +237,7 @@ impl Executor {
         rows.put("objective", worth.objective.name());
         rows.put("device", settings.device);
         self.flash_settings(rows);
-        rows.put(
-            "backend",
-            self.state.drivers().map_or_else(String::new, |drivers| drivers.backend.to_string()),
-        );
+        rows.put("backend", self.state.drivers().map_or("", |drivers| drivers.backend.interface()));
     }
 
     /// `stats temperature`, which memcached does not have.

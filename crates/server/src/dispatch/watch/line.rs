@@ -3,6 +3,7 @@
 use super::super::operation::THE_CLASS;
 use super::event::{Client, Event, Leaver, StoreCommand, StoreStatus, What};
 use crate::io::{CloseReason, Transport};
+use crate::keys::url_encode;
 use larder_cache::Absence;
 use larder_protocol::compose::decimal;
 use std::net::IpAddr;
@@ -94,19 +95,6 @@ fn write_key(out: &mut Vec<u8>, kind: &str, key: &[u8]) {
     word(out, " type=", kind);
     word(out, " key=", "");
     url_encode(out, key);
-}
-
-/// Writes a key as memcached shows keys in its logs: what is neither a letter nor a digit nor one of `-._~` as `%` and
-/// two hexadecimal digits.
-pub(crate) fn url_encode(out: &mut Vec<u8>, key: &[u8]) {
-    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-    for &byte in key {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            out.push(byte);
-        } else {
-            out.extend_from_slice(&[b'%', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
-        }
-    }
 }
 
 fn write_leaver(out: &mut Vec<u8>, leaver: &Leaver) {

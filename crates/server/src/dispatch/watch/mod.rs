@@ -14,7 +14,6 @@ mod event;
 mod line;
 
 pub(super) use event::{Client, StoreCommand, StoreStatus, What, unix_us};
-pub(crate) use line::url_encode;
 
 use crate::io::{Bells, Buffers, Charge, ConnectionId};
 use event::{Lane, Leaver, Page};

@@ -1,9 +1,9 @@
 //! Encryption by the kernel (Linux, module `tls`): behind a handshake the kernel gets the keys, and the socket is read
 //! and written as one without encryption.
 //!
-//! Where the kernel has no such module, or does not know a cipher suite, the server encrypts. Two things a connection
-//! cannot do then: change its keys (no client of a cache sends so much), and be told why it ends. What is not data, the
-//! kernel reports as an error, and the connection is closed.
+//! Where the kernel has no such module, or does not know a cipher suite, the server encrypts. A connection that the
+//! kernel encrypts cannot change its keys, which no client of a cache sends enough data for, and is not told why it
+//! ends: the kernel reports what is not data as an error, and the connection is closed.
 
 use nix::libc;
 use nix::sys::socket::setsockopt;
@@ -16,11 +16,11 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
 /// A kernel that encrypts.
 #[derive(Debug)]
-pub(super) struct Kernel(());
+pub(crate) struct Kernel(());
 
 impl Kernel {
     /// Tries it on a connection of this machine to itself. `None` = the kernel cannot encrypt.
-    pub(super) fn probe() -> Option<Kernel> {
+    pub(crate) fn probe() -> Option<Kernel> {
         let probe = || -> io::Result<()> {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
             let client = TcpStream::connect(listener.local_addr()?)?;
@@ -37,7 +37,7 @@ impl Kernel {
     }
 
     /// Whether the kernel can take over the connection.
-    pub(super) fn knows(&self, connection: &UnbufferedServerConnection) -> bool {
+    pub(crate) fn knows(&self, connection: &UnbufferedServerConnection) -> bool {
         matches!(connection.protocol_version(), Some(ProtocolVersion::TLSv1_2 | ProtocolVersion::TLSv1_3))
     }
 
@@ -45,7 +45,7 @@ impl Kernel {
     ///
     /// # Errors
     /// The connection is of no further use then.
-    pub(super) fn take_over(
+    pub(crate) fn take_over(
         &mut self,
         connection: UnbufferedServerConnection,
         socket: &Socket,

@@ -35,7 +35,7 @@ pub(crate) enum Stage {
 ///
 /// Plain text is added to `plain`, with as much memory as input of `wanted` bytes needs. What the client is to be sent
 /// is added to `outgoing`. The start of an incomplete record is left in `input`, and has to come again.
-pub(super) fn read(
+pub(crate) fn read(
     connection: &mut UnbufferedServerConnection,
     input: &mut [u8],
     plain: &mut LeftOver,
@@ -109,7 +109,7 @@ fn encode<Data>(data: &mut EncodeTlsData<'_, Data>, outgoing: &mut Vec<u8>) {
 }
 
 /// Encrypts `plain` behind what is in `outgoing`. Returns `false` if the connection can encrypt no more.
-pub(super) fn write(
+pub(crate) fn write(
     connection: &mut UnbufferedServerConnection,
     plain: &[u8],
     outgoing: &mut Vec<u8>,
@@ -120,7 +120,7 @@ pub(super) fn write(
 }
 
 /// Says that nothing more will be sent.
-pub(super) fn say_goodbye(connection: &mut UnbufferedServerConnection, outgoing: &mut Vec<u8>) {
+pub(crate) fn say_goodbye(connection: &mut UnbufferedServerConnection, outgoing: &mut Vec<u8>) {
     with_traffic(connection, outgoing, RECORD_BYTES_BESIDE + 2, |traffic, room| {
         traffic.queue_close_notify(room)
     });

@@ -32,7 +32,7 @@ impl fmt::Debug for Session {
 
 impl Session {
     /// The session of a handshake that is done. `outgoing` = what of it is not sent.
-    pub(super) fn new(
+    pub(crate) fn new(
         connection: UnbufferedServerConnection,
         incomplete: LeftOver,
         outgoing: Vec<u8>,

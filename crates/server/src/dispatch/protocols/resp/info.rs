@@ -135,7 +135,7 @@ fn about_server(server: &Server<'_>, rows: &mut Rows<'_>) {
     );
     rows.put("arch_bits", usize::BITS);
     if let Some(drivers) = server.state.drivers() {
-        rows.put("multiplexing_api", drivers.backend);
+        rows.put("multiplexing_api", drivers.backend.interface());
     }
     rows.put("process_id", getpid().as_raw_nonzero());
     rows.put("run_id", &server.resp.run_id);
