@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// One part in this many of the limit is for bytes that are served at once. What stays with a connection longer gets
-/// the rest. In one turn the workers may find all their receive buffers full, which are a quarter of the limit, and copy
-/// them to memory that is half as large again.
+/// the rest. In one turn the workers may find all their receive buffers full, which are a quarter of the limit, and
+/// copy them to memory that is half as large again.
 const RESERVE_SHARE: u64 = 2;
 /// How long a connection may stand still while half of the limit is accounted, in milliseconds.
 const PATIENCE_MS_MAX: u64 = 2000;

@@ -10,8 +10,8 @@ use std::collections::VecDeque;
 
 /// Outdated entries are removed from the queue when it has more entries than this, and twice the slots.
 const QUEUE_MIN: usize = 64;
-/// Of this many that hold their bytes for the longest time, the one with most goes. A client that is slow by chance holds
-/// little, and one that fills memory much.
+/// Of this many that hold their bytes for the longest time, the one with most goes. A client that is slow by chance
+/// holds little, and one that fills memory much.
 const OLDEST: usize = 32;
 
 /// What is parked in one slot.

@@ -43,8 +43,8 @@ impl Sending {
         (self.sent >= self.buffer.len()).then(|| mem::take(&mut self.buffer))
     }
 
-    /// The socket is full: what is left waits, and is accounted. If that is little, it moves to a buffer of its own, and
-    /// the old buffer is returned.
+    /// The socket is full: what is left waits, and is accounted. If that is little, it moves to a buffer of its own,
+    /// and the old buffer is returned.
     pub(super) fn block(&mut self, buffers: &Buffers) -> Option<Vec<u8>> {
         debug_assert!(!self.is_blocked());
         let is_mostly_sent = self.buffer.capacity() > 2 * self.rest().len();

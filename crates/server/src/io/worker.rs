@@ -528,7 +528,7 @@ impl<S: Service, D: Driver> Worker<S, D> {
         true
     }
 
-    /// Closes connections that were idle for too long. One call looks at as many as it takes to see all of them within a
+    /// Closes connections that were idle for too long. One call looks at as many as it takes to see all within a
     /// quarter of the timeout, and at no fewer than a thousand.
     fn close_idle(&mut self) {
         let timeout_s = self.shared.limits.idle_timeout_s();
