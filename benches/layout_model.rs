@@ -84,7 +84,7 @@ const COUNTS: [(&str, Count); 3] =
     [("gets", Count::Gets), ("false-keys", Count::FalseKeys), ("new-items", Count::NewItems)];
 
 /// What is compared.
-const VARIANTS: [(&str, Engine); 15] = [
+const VARIANTS: [(&str, Engine); 13] = [
     ("memcached-like", Engine::Twin(Bump::Seldom, Search::Chains)),
     ("exact-lru", Engine::Twin(Bump::Always, Search::Chains)),
     ("list-1.5", buckets(Overflow::List, false, 1.5)),
@@ -96,8 +96,6 @@ const VARIANTS: [(&str, Engine); 15] = [
     ("larder", larder(Placement::Column, 1024, 16)),
     ("one-at-a-time", larder(Placement::Column, 1024, 1)),
     ("placement-off", larder(Placement::Off, 1024, 16)),
-    ("placement-random", larder(Placement::Random, 1024, 16)),
-    ("placement-row", larder(Placement::Row, 1024, 16)),
     ("values-apart", larder(Placement::Column, 0, 16)),
     ("values-apart-off", larder(Placement::Off, 0, 16)),
 ];

@@ -38,7 +38,7 @@ const ON: Variant = Variant {
     inline_value_bytes: 1024,
 };
 
-const VARIANTS: [Variant; 11] = [
+const VARIANTS: [Variant; 9] = [
     ON,
     Variant { name: "explicit huge pages", pages: PagesWanted::Huge, ..ON },
     Variant { name: "transparent pages", pages: PagesWanted::Transparent, ..ON },
@@ -46,8 +46,6 @@ const VARIANTS: [Variant; 11] = [
     Variant { name: "small pages", pages: PagesWanted::Small, ..ON },
     Variant { name: "coloured pages", pages: PagesWanted::Coloured, ..ON },
     Variant { name: "placement off", placement: Placement::Off, ..ON },
-    Variant { name: "placement random", placement: Placement::Random, ..ON },
-    Variant { name: "placement row", placement: Placement::Row, ..ON },
     Variant { name: "values apart", inline_value_bytes: 0, ..ON },
     Variant {
         name: "all off",

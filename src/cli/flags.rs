@@ -307,16 +307,9 @@ pub(crate) static FLAGS: &[Flag] = &[
         }, ..ROW
     },
     Flag {
-        long: "inline-value-bytes", takes: Takes::Value("NUM"), topic: Topic::Memory,
-        help: "values of at most this many bytes are stored next to their key; 0 to 4096",
-        default: "1024", example: "128",
-        set: |s, v| { s.inline_value_bytes = bytes(v, 1, 0, 4096)? as u32; Ok(()) }, ..ROW
-    },
-    Flag {
         long: "placement", takes: Takes::Value("NAME"), topic: Topic::Memory,
-        help: "where items stand that are moved: column (hot items in columns of their own, also while there is room), \
-               off (items stay where they were stored until their column is reclaimed), and for comparison random \
-               (whatever their warmth) or row (hot items in the same sets of the CPU cache)",
+        help: "where items stand that are moved: column (hot items in columns of their own, also while there is room) \
+               or off (items stay where they were stored until their column is reclaimed)",
         default: "column", example: "off",
         set: |s, v| {
             s.placement = one_of(v, &Placement::ALL.map(|placement| (placement.name(), placement)))?;

@@ -116,8 +116,7 @@ fn flags_of_memory_and_limits() {
     sets("--keep /dev/shm/larder", |s| s.keep = Some("/dev/shm/larder".into()));
     sets("-e /dev/shm/larder", |s| s.keep = Some("/dev/shm/larder".into()));
     sets("--column-bytes 64k", |s| s.column_bytes = Some(65536));
-    sets("--inline-value-bytes 0", |s| s.inline_value_bytes = 0);
-    sets("--placement row", |s| s.placement = Placement::Row);
+    sets("--placement off", |s| s.placement = Placement::Off);
     sets("--hashpower 20", |s| s.hashpower = Some(20));
     sets("-c 5 -t 2 -R 3", |s| (s.connections_max, s.threads, s.requests_per_event) = (5, 2, 3));
     sets("--maxconns-fast=false --idle-timeout 60", |s| (s.maxconns_fast, s.idle_timeout_s) = (false, 60));

@@ -279,7 +279,6 @@ fn cache_options(settings: &Settings) -> CacheOptions {
         },
         keep: settings.keep.clone(),
         column_bytes: settings.column_bytes,
-        inline_value_bytes: Some(settings.inline_value_bytes),
         placement: settings.placement,
         hashpower: settings.hashpower,
         seed: None,

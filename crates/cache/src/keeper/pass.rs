@@ -520,7 +520,6 @@ impl Settle<'_, '_> {
             let (open, class) = self.survivors.place_for(store, node, zone, item.expiry());
             if let Some(open) = open
                 && open.birth() >= floor
-                && !Survivors::is_row_full(store, zone, open)
                 && let Some(new) = place_copy(open, item)
             {
                 return Some(new);

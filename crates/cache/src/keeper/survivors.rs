@@ -2,7 +2,6 @@
 
 use crate::item_store::ItemStore;
 use crate::lifetime_class::{LifetimeClass, open_columns_max};
-use crate::placement::Placement;
 use crate::selector::{set_hot, set_queue};
 use crate::temperature::Queue;
 use larder_index::WARMTH_MAX;
@@ -22,8 +21,6 @@ const COLUMNS_BY_WARMTH_MIN: u64 = 4000;
 /// Each node has open columns of its own while there are so many columns for each: a small part of memory is open then.
 const COLUMNS_BY_NODE_MIN: u64 = 1000;
 const WARMTHS: usize = WARMTH_MAX as usize + 1;
-/// Where hot items are placed in rows, they take one part in so many of a column.
-const ROW_SHARE: u64 = 8;
 
 /// What an item is that is moved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -82,9 +79,7 @@ impl Survivors {
     ) -> (&mut Option<OpenColumn>, Option<LifetimeClass>) {
         let of = self.of(store, node);
         let Zone::Kept(queue, warmth) = zone else { return (&mut of.hot, None) };
-        // At random, both queues have the same columns.
-        let is_random = store.placement == Placement::Random;
-        let columns = &mut of.queues[usize::from(queue == Queue::Main && !is_random)];
+        let columns = &mut of.queues[usize::from(queue == Queue::Main)];
         if expiry == Expiry::NEVER || open_columns_max(store.columns_max(), store.workers_max()) == 0 {
             let is_by_warmth =
                 store.placement.moves_hot_items() && store.columns_max() >= COLUMNS_BY_WARMTH_MIN;
@@ -108,14 +103,6 @@ impl Survivors {
         let taken = store.take_column_near(node, cas)?;
         set_queue(store, &taken, queue);
         Some(taken)
-    }
-
-    /// Whether a column for a zone takes no more items, though it may have room: a row of hot items is full.
-    pub(super) fn is_row_full(store: &ItemStore, zone: Zone, open: &OpenColumn) -> bool {
-        let column_bytes = store.column_bytes();
-        store.placement == Placement::Row
-            && zone == Zone::Hot
-            && column_bytes - u64::from(open.free_bytes()) > column_bytes / ROW_SHARE
     }
 
     /// Gives up the columns that were taken for hot items and hold none.

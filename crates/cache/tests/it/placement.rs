@@ -130,9 +130,7 @@ fn hot_items_come_to_stand_together_and_go_down_when_they_cool() {
 
 #[test]
 fn nothing_is_moved_where_nothing_is_hot_or_nobody_wants_it() {
-    for (placement, is_uniform) in
-        [(Placement::Column, true), (Placement::Off, false), (Placement::Random, false)]
-    {
+    for (placement, is_uniform) in [(Placement::Column, true), (Placement::Off, false)] {
         let cache = cache(placement);
         let (mut worker, mut draw) = (cache.worker(), Draw(5));
         fill(&mut worker);

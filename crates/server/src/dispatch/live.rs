@@ -124,7 +124,6 @@ pub static SETTINGS: &[Setting] = &[
     row("prefault", |s| s.prefault.to_string(), ARENA),
     row("keep", |s| path(&s.keep), ARENA),
     row("column-bytes", |s| maybe(s.column_bytes, |bytes| size(bytes.into())), ARENA),
-    row("inline-value-bytes", |s| s.inline_value_bytes.to_string(), ARENA),
     row("placement", |s| s.placement.name().to_owned(), ARENA),
     row("hashpower", |s| maybe(s.hashpower, |power| power.to_string()), INDEX),
 

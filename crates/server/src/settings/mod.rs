@@ -90,8 +90,6 @@ pub struct Settings {
     pub keep: Option<PathBuf>,
     /// Bytes of one column, a power of two. `None` = as the machine's cache description says.
     pub column_bytes: Option<u32>,
-    /// Values of up to this many bytes are stored beside their key. Default 1024.
-    pub inline_value_bytes: u32,
     /// Where items stand that are moved (`--placement`).
     pub placement: Placement,
     /// How the cache knows which items are warm. Default [`Temperature::Entry`].
@@ -217,7 +215,6 @@ impl Default for Settings {
             prefault: false,
             keep: None,
             column_bytes: None,
-            inline_value_bytes: 1024,
             placement: Placement::default(),
             hashpower: None,
             flash: FlashSettings::default(),

@@ -136,7 +136,6 @@ pub(crate) fn dispatcher(
         item_bytes_max: u64::from(settings.item_bytes_max),
         evict: settings.evict,
         workers: settings.threads as usize,
-        inline_value_bytes: Some(settings.inline_value_bytes),
         placement: settings.placement,
         hashpower: settings.hashpower,
         seed,
