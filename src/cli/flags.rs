@@ -261,13 +261,13 @@ pub(crate) static FLAGS: &[Flag] = &[
         help: "device that works on a hitmap: cpu, cuda, or cuda:N for GPU number N; the CPU takes over if there is no \
                GPU or if it fails",
         default: "cpu", example: "cuda:1",
-        set: |s, v| { s.device = device(v)?; Ok(()) }, ..ROW
+        set: |s, v| { s.device.choose(v) }, ..ROW
     },
     Flag {
         long: "device-managed-memory", topic: Topic::Memory,
         help: "keep a hitmap on a GPU (--device cuda) in managed memory, which may exceed the memory of the GPU but is \
                slower",
-        set: |s, v| { s.device_managed = switch(v)?; Ok(()) }, ..ROW
+        set: |s, v| { s.device.set_managed_memory(switch(v)?); Ok(()) }, ..ROW
     },
     Flag {
         short: Some('L'), long: "enable-largepages", topic: Topic::Memory,

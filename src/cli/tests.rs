@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use larder_server::settings::{
-    Address, AdminAddress, Admit, Backend, Device, FlashDevice, ListenerTls, LogFormat, MIB, Objective,
-    Pages, PinCpus, Placement, Port, Protocol, Recover, Settings, Temperature, UserNamespace, WithoutEffect,
+    Address, AdminAddress, Admit, Backend, FlashDevice, ListenerTls, LogFormat, MIB, Objective, Pages,
+    PinCpus, Placement, Port, Protocol, Recover, Settings, Temperature, UserNamespace, WithoutEffect,
     WorthMode,
 };
 
@@ -90,6 +90,7 @@ fn flags_of_the_network() {
 
 #[test]
 fn flags_of_memory_and_limits() {
+    let kind = |name| Temperature::named(name).expect("a kind");
     sets("-m 1024", |s| s.memory_bytes = 1024 * MIB);
     sets("-m 3", |s| (s.memory_bytes, s.memory_raised_from) = (8 * MIB, Some(3 * MIB)));
     sets("-m 0", |s| (s.memory_bytes, s.memory_raised_from) = (8 * MIB, Some(0)));
@@ -101,12 +102,15 @@ fn flags_of_memory_and_limits() {
     sets("--pages huge", |s| s.pages = Pages::Huge);
     sets("--pages small -L", |s| s.pages = Pages::Auto);
     sets("-L --pages small", |s| s.pages = Pages::Small);
-    sets("--temperature hitmap-published", |s| s.temperature = Temperature::HitmapPublished);
+    sets("--temperature hitmap-published", |s| s.temperature = kind("hitmap-published"));
     sets("--temperature hitmap --device cuda", |s| {
-        (s.temperature, s.device) = (Temperature::Hitmap, Device::Cuda(0));
+        s.temperature = kind("hitmap");
+        s.device.choose("cuda:0").expect("a device");
     });
     sets("--temperature hitmap --device cuda:3 --device-managed-memory", |s| {
-        (s.temperature, s.device, s.device_managed) = (Temperature::Hitmap, Device::Cuda(3), true);
+        s.temperature = kind("hitmap");
+        s.device.choose("cuda:3").expect("a device");
+        s.device.set_managed_memory(true);
     });
     sets("--worth static --objective requests", |s| {
         (s.worth.mode, s.worth.objective) = (WorthMode::Static, Objective::Requests);

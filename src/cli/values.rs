@@ -4,7 +4,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
 use larder_server::settings::{
-    Address, AdminAddress, Admit, Device, FlashDevice, ListenerTls, Namespace, OpsPolicy, PinCpus, Port,
+    Address, AdminAddress, Admit, FlashDevice, ListenerTls, Namespace, OpsPolicy, PinCpus, Port,
     SIMULATED_PROFILES, UserNamespace,
 };
 
@@ -51,17 +51,6 @@ pub(super) fn port(text: &str) -> Result<Port, String> {
         Ok(number @ 1..=65535) => Ok(Port::Fixed(number as u16)),
         _ => Err("expected a port from 1 to 65535, 0 for none, or -1 for any free one".to_owned()),
     }
-}
-
-/// `cpu`, `cuda` or `cuda:N`.
-pub(super) fn device(text: &str) -> Result<Device, String> {
-    let number = match text.split_once(':') {
-        None if text == "cpu" => return Ok(Device::Cpu),
-        None if text == "cuda" => Some(0),
-        Some(("cuda", number)) => number.parse().ok(),
-        _ => None,
-    };
-    number.map(Device::Cuda).ok_or_else(|| "expected cpu, cuda or cuda:N".to_owned())
 }
 
 /// The devices of flash, with commas between.

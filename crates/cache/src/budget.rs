@@ -112,7 +112,7 @@ pub(crate) struct Limits {
     set_aside: SetAside,
     /// Address space was reserved for a limit of so many bytes. A higher one is refused.
     bytes_max: u64,
-    /// Bytes of ghost, hitmap and shadows, or what is set aside for them.
+    /// Bytes of ghost, warmth record and shadows, or what is set aside for them.
     temperature_bytes: AtomicU64,
     /// Bytes that are set aside for the curves of namespaces.
     curves_bytes: AtomicU64,
@@ -183,12 +183,12 @@ impl Limits {
         self.lent_bytes.load(Ordering::Relaxed)
     }
 
-    /// Bytes of ghost, hitmap and shadows.
+    /// Bytes of ghost, warmth record and shadows.
     pub(crate) fn temperature_bytes(&self) -> u64 {
         self.temperature_bytes.load(Ordering::Relaxed)
     }
 
-    /// Sets aside `bytes` for ghost, hitmap and shadows.
+    /// Sets aside `bytes` for ghost, warmth record and shadows.
     pub(crate) fn set_temperature_bytes(&self, bytes: u64) {
         self.temperature_bytes.store(bytes, Ordering::Relaxed);
     }

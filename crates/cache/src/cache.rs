@@ -88,7 +88,7 @@ impl Cache {
             + LargeKeys::BYTES
             + SizingDesk::bytes_for(options.limit_bytes, options.workers, demoter.is_some());
         let store = ItemStore::new(&options, needs, kept_bytes)?;
-        let policy = temperature.build_on(options.cuda);
+        let policy = temperature.build_on(options.device);
         let keeper = KeeperHandle::new(&store, policy, temperature.logs_all());
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(RECOVERY_THREADS_MAX);
         let recovered = recover(&store, threads, |column| keeper.sealed(column));

@@ -108,8 +108,8 @@ pub use recovery::Recovered;
 pub use save::Saved;
 pub use sizing::{NoCurve, Sizing};
 pub use temperature::{
-    CudaOptions, Fifo, HitmapMaker, Judged, Patience, Published, PublishedPolicyOptions, Queue, Resident,
-    Residents, Sweep, Temperature, TemperatureKind, TemperatureStats, Verdict,
+    Device, Fifo, Judged, KeepLimit, Queue, Resident, Residents, Sweep, Temperature, TemperatureKind,
+    TemperatureStats, Verdict, WarmthRecord, hitmap,
 };
 pub use worker::{
     Absence, Copied, CopyTo, Edit, Edited, Fetch, GetBatch, Hit, LargeRead, Listed, Lookup, Made, Promotion,

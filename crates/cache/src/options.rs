@@ -1,7 +1,7 @@
 //! What a cache is made of, and what it holds.
 
 use crate::placement::Placement;
-use crate::temperature::{CudaOptions, TemperatureKind};
+use crate::temperature::{Device, TemperatureKind};
 use larder_allocation::WorthOptions;
 use larder_memory::{NumaNodes, PagesWanted};
 use std::path::PathBuf;
@@ -48,8 +48,8 @@ pub struct CacheOptions {
     pub worth: WorthOptions,
     /// The byte that ends the prefix of a key (`-D`). What misses cost is estimated for each prefix.
     pub prefix_delimiter: u8,
-    /// The CUDA device that the hitmap is kept on; `None` = the CPU keeps it.
-    pub cuda: Option<CudaOptions>,
+    /// Which processor does the work of the temperature policy. Default: the CPU.
+    pub device: Device,
     /// The nodes that columns are divided among. Coloured pages and a file count as one node. Default: one.
     pub nodes: NumaNodes,
 }
@@ -74,7 +74,7 @@ impl Default for CacheOptions {
             temperature: TemperatureKind::default(),
             worth: WorthOptions::default(),
             prefix_delimiter: b':',
-            cuda: None,
+            device: Device::default(),
             nodes: NumaNodes::default(),
         }
     }
@@ -111,6 +111,6 @@ pub struct MemoryUse {
     pub sessions_cap_bytes: u64,
     /// Bookkeeping of columns, pages of references, samples for curves, and what admission to flash remembers.
     pub bookkeeping_bytes: u64,
-    /// Ghost, hitmap and shadows, or what is set aside for them.
+    /// Ghost, warmth record and shadows, or what is set aside for them.
     pub temperature_bytes: u64,
 }

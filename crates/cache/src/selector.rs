@@ -554,7 +554,7 @@ mod tests {
     }
 
     fn selector() -> Selector {
-        Selector::new(TemperatureKind::Off.build())
+        Selector::new(TemperatureKind::OFF.build())
     }
 
     /// The next victim of a new search, and whether live items in it may be evicted.

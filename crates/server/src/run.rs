@@ -18,7 +18,7 @@ use crate::prefault::prefault;
 use crate::settings::{self, Pages, Settings};
 use crate::startup_warnings::{Machine, startup_warnings};
 use crate::tls::Tls;
-use larder_cache::{Cache, CacheOptions, CudaOptions, NumaNodes, PagesWanted};
+use larder_cache::{Cache, CacheOptions, NumaNodes, PagesWanted};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -247,8 +247,12 @@ pub fn problems_of_start(settings: &Settings) -> Vec<String> {
         found.extend(Tls::load(&settings.tls).err());
     }
     // A server that runs may hold all huge pages of the machine, so that this check asks for none.
-    let options =
-        CacheOptions { pages: PagesWanted::Small, keep: None, cuda: None, ..cache_options(settings) };
+    let options = CacheOptions {
+        pages: PagesWanted::Small,
+        keep: None,
+        device: Default::default(),
+        ..cache_options(settings)
+    };
     match Cache::with_flash(options, None) {
         Ok(cache) => found.extend(ring_buffers(settings, &cache).err().map(|error| error.to_string())),
         Err(error) => found.push(error.to_string()),
@@ -285,10 +289,7 @@ fn cache_options(settings: &Settings) -> CacheOptions {
         temperature: settings.temperature,
         worth: settings.worth,
         prefix_delimiter: settings.prefix_delimiter,
-        cuda: match settings.device {
-            settings::Device::Cpu => None,
-            settings::Device::Cuda(number) => Some(CudaOptions { number, managed: settings.device_managed }),
-        },
+        device: settings.device,
         nodes: NumaNodes::default(),
     }
 }

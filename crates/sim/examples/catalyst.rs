@@ -9,9 +9,10 @@ use std::error::Error;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use larder_cache::hitmap::{HitmapMaker, Published, PublishedPolicyOptions};
 use larder_cache::{
-    Candidate, ColumnBounds, ColumnId, HitmapMaker, Judged, Published, PublishedPolicyOptions, Queue,
-    Residents, Temperature, TemperatureKind, TemperatureStats, Verdict,
+    Candidate, ColumnBounds, ColumnId, Judged, Queue, Residents, Temperature, TemperatureKind,
+    TemperatureStats, Verdict,
 };
 use larder_sim::policy::{Access, Policy, build, larder};
 use larder_sim::simulate::Interner;
@@ -370,7 +371,7 @@ fn run(trace: &Trace, who: Who, capacity: u64) -> Outcome {
     let (warm_up, measured) = trace.requests.split_at(half);
     match who {
         Who::Named(name) => {
-            let mut policy = match TemperatureKind::ALL.into_iter().find(|kind| kind.name() == name) {
+            let mut policy = match TemperatureKind::named(name) {
                 Some(kind) => larder::build(kind, capacity, SEED),
                 None => build(name, capacity, SEED),
             }
@@ -695,7 +696,7 @@ fn zombies(lab: &Lab) {
         let agings = || seen.as_ref().map_or(0, |seen| seen.lock().expect("nobody panics").agings);
         let mut policy = match watch {
             Some(watch) => watch.policy,
-            None => match TemperatureKind::ALL.into_iter().find(|kind| kind.name() == names[number]) {
+            None => match TemperatureKind::named(names[number]) {
                 Some(kind) => larder::build(kind, capacity, SEED).expect("few items"),
                 None => build(names[number], capacity, SEED).expect("a name that is known"),
             },

@@ -16,7 +16,7 @@ use crate::item_store::{ItemStore, Life, first_chunk};
 use crate::namespaces::{Standing, Standings};
 use crate::penalties::remembered;
 use crate::selector::{Emptied, Selector, Victim, is_hot, queue_of};
-use crate::temperature::{Judged, Patience, Queue, Verdict};
+use crate::temperature::{Judged, KeepLimit, Queue, Verdict};
 use larder_allocation::ColumnBounds;
 use larder_index::{BucketGuard, Found};
 use larder_item::{Expiry, KeyHash, Location, State};
@@ -33,7 +33,7 @@ const EXPIRES_SOON_S: u32 = 3600;
 pub(super) struct Pass {
     reader: Reader,
     survivors: Survivors,
-    patience: Patience,
+    keep_limit: KeepLimit,
     /// Records of the present column. The three vectors are kept for their memory.
     met: Vec<Met>,
     judged: Vec<Judged>,
@@ -90,7 +90,7 @@ impl Pass {
         Pass {
             reader,
             survivors: Survivors::default(),
-            patience: Patience::default(),
+            keep_limit: KeepLimit::default(),
             met: Vec::new(),
             judged: Vec::new(),
             verdicts: Vec::new(),
@@ -151,7 +151,7 @@ impl Pass {
         slice: &mut TimeSlice,
         counters: &Counters,
     ) -> Emptied {
-        let Pass { reader, survivors, patience, met, judged, verdicts, shares } = self;
+        let Pass { reader, survivors, keep_limit, met, judged, verdicts, shares } = self;
         let (store, column, may_evict) = (levels.store, victim.column, victim.may_evict);
         let guard = reader.pin();
         if !meet(store, &guard, column, met, judged) {
@@ -178,11 +178,11 @@ impl Pass {
             {
                 return Emptied::Shared;
             }
-            let keep_bytes_max = patience.keep_bytes_max(column_bytes);
+            let keep_bytes_max = keep_limit.keep_bytes_max(column_bytes);
             selector.judge(store, queue, judged, ColumnBounds { column_bytes, keep_bytes_max }, verdicts);
             heed_shares(verdicts, shares);
             let kept = judged.iter().zip(verdicts.iter()).filter(|(_, verdict)| **verdict != Verdict::Evict);
-            patience.spend(kept.map(|(item, _)| u64::from(item.bytes)).sum(), column_bytes);
+            keep_limit.note_kept(kept.map(|(item, _)| u64::from(item.bytes)).sum(), column_bytes);
         } else {
             verdicts.extend(judged.iter().map(|item| Verdict::Keep { warmth: item.warmth }));
         }

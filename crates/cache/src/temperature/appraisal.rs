@@ -1,6 +1,6 @@
 //! Which items of a column go: the temperature's view of an item, joined with what a miss of it costs.
 
-use super::patience::keep_within;
+use super::keep_limit::keep_within;
 use super::policy::{Judged, Queue};
 use larder_allocation::{Appraised, ColumnBounds, GroupStats, MetIn, Warmth, Worth, WorthOptions};
 use larder_temperature::{Digest, Reference};

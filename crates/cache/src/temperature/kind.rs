@@ -1,73 +1,109 @@
 //! `--temperature`: the policies by name.
 
 use super::fifo::Fifo;
-use super::hitmap_maker::{CudaOptions, HitmapMaker};
+use super::hitmap::{Device, LINE, PUBLISHED};
 use super::policy::Temperature;
-use super::published::Published;
 use super::sweep::Sweep;
-use larder_cuda::Layout;
-use larder_temperature::PublishedOptions;
+use std::fmt;
 
 /// `--temperature`: how the cache knows which items are warm.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum TemperatureKind {
-    /// Two bits in the index entry.
-    #[default]
-    Entry,
-    /// A hitmap with all levels of a key in one cache line.
-    Hitmap,
-    /// Catalyst's hitmap, and its choice of victims.
-    HitmapPublished,
-    /// Nothing: first in, first out.
-    Off,
+#[derive(Clone, Copy)]
+pub struct TemperatureKind(&'static Row);
+
+/// What is known of a kind.
+pub(super) struct Row {
+    /// Its name in flags and statistics.
+    pub(super) name: &'static str,
+    /// Hits raise the warmth in the index entry.
+    pub(super) marks_entries: bool,
+    /// The policy wants to hear of every access, and not only of a sample.
+    pub(super) logs_all: bool,
+    /// The policy was made to judge single items.
+    pub(super) judges_single_items: bool,
+    /// A device can do the policy's work.
+    pub(super) can_use_device: bool,
+    /// Makes the policy. Where a device is to do its work, one line of the log says which device was found, or why none
+    /// was.
+    pub(super) build: fn(Device) -> Box<dyn Temperature>,
 }
 
+const ENTRY: Row = Row {
+    name: "entry",
+    marks_entries: true,
+    logs_all: false,
+    judges_single_items: false,
+    can_use_device: false,
+    build: |_| Box::new(Sweep::by_entry()),
+};
+
+const OFF: Row = Row { name: "off", marks_entries: false, build: |_| Box::<Fifo>::default(), ..ENTRY };
+
 impl TemperatureKind {
+    /// Two bits in the index entry: the default.
+    pub const ENTRY: TemperatureKind = TemperatureKind(&ENTRY);
+    /// Nothing: first in, first out.
+    pub const OFF: TemperatureKind = TemperatureKind(&OFF);
     /// All kinds.
-    pub const ALL: [TemperatureKind; 4] = [
-        TemperatureKind::Entry,
-        TemperatureKind::Hitmap,
-        TemperatureKind::HitmapPublished,
-        TemperatureKind::Off,
-    ];
+    pub const ALL: [TemperatureKind; 4] =
+        [TemperatureKind::ENTRY, TemperatureKind(&LINE), TemperatureKind(&PUBLISHED), TemperatureKind::OFF];
+
+    /// The kind with this name.
+    pub fn named(name: &str) -> Option<TemperatureKind> {
+        TemperatureKind::ALL.into_iter().find(|kind| kind.name() == name)
+    }
 
     /// Its name in flags and statistics.
     pub fn name(self) -> &'static str {
-        match self {
-            TemperatureKind::Entry => "entry",
-            TemperatureKind::Hitmap => "hitmap",
-            TemperatureKind::HitmapPublished => "hitmap-published",
-            TemperatureKind::Off => "off",
-        }
+        self.0.name
     }
 
     /// Whether hits raise the warmth in the index entry.
-    pub(crate) fn marks_entries(self) -> bool {
-        self == TemperatureKind::Entry
+    pub fn marks_entries(self) -> bool {
+        self.0.marks_entries
     }
 
     /// Whether the policy wants to hear of every access, and not only of a sample.
     pub(crate) fn logs_all(self) -> bool {
-        matches!(self, TemperatureKind::Hitmap | TemperatureKind::HitmapPublished)
+        self.0.logs_all
     }
 
-    /// The policy of this kind, with its hitmap on the CPU.
+    /// Whether the policy was made to judge single items, and not those of a column together.
+    pub fn judges_single_items(self) -> bool {
+        self.0.judges_single_items
+    }
+
+    /// Whether a device can do the policy's work.
+    pub fn can_use_device(self) -> bool {
+        self.0.can_use_device
+    }
+
+    /// The policy of this kind, with its work on the CPU.
     pub fn build(self) -> Box<dyn Temperature> {
-        self.build_on(None)
+        self.build_on(Device::default())
     }
 
-    /// The policy of this kind, with its hitmap on a CUDA device if there is one. One line of the log says which device
-    /// was found, or why none was.
-    pub fn build_on(self, cuda: Option<CudaOptions>) -> Box<dyn Temperature> {
-        let options = PublishedOptions::default();
-        match self {
-            TemperatureKind::Entry => Box::new(Sweep::by_entry()),
-            TemperatureKind::Hitmap => Box::new(Sweep::by_hitmap(HitmapMaker::line().on(cuda, Layout::Line))),
-            TemperatureKind::HitmapPublished => {
-                let maker = HitmapMaker::published(options);
-                Box::new(Published::new(maker.on(cuda, Layout::Published(options))))
-            }
-            TemperatureKind::Off => Box::<Fifo>::default(),
-        }
+    /// The policy of this kind, with its work on a device if it is there.
+    pub(crate) fn build_on(self, device: Device) -> Box<dyn Temperature> {
+        (self.0.build)(device)
+    }
+}
+
+impl Default for TemperatureKind {
+    fn default() -> TemperatureKind {
+        TemperatureKind::ENTRY
+    }
+}
+
+impl PartialEq for TemperatureKind {
+    fn eq(&self, other: &TemperatureKind) -> bool {
+        self.name() == other.name()
+    }
+}
+
+impl Eq for TemperatureKind {}
+
+impl fmt::Debug for TemperatureKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }

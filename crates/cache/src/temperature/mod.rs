@@ -5,27 +5,28 @@
 //! The simulator runs the same policies.
 //!
 //! * [`Sweep`] is the default. New items are on probation. Items that were read meanwhile go on to the main columns,
-//!   which are swept in the order in which they were filled. The warmth of an item comes from its index entry (`entry`)
-//!   or from a hitmap (`hitmap`).
-//! * [`Published`] is Catalyst's policy as its paper describes it, applied to columns (`hitmap-published`).
+//!   which are swept in the order in which they were filled. The warmth of an item comes from its index entry, or from
+//!   a [`WarmthRecord`] of the policy's own.
+//! * [`hitmap`] has that record, and a policy of its own that was published with it. Nothing else knows of it: a policy
+//!   is made by name ([`TemperatureKind`]), and which device does its work is an opaque value ([`Device`]).
 //! * [`Fifo`] keeps nothing (`off`).
 
 mod appraisal;
 mod column_queue;
 mod fifo;
-mod hitmap_maker;
+pub mod hitmap;
+mod keep_limit;
 mod kind;
-mod patience;
 mod policy;
-mod published;
 mod sweep;
 #[cfg(test)]
 mod tests;
+mod warmth_record;
 
 pub use fifo::Fifo;
-pub use hitmap_maker::{CudaOptions, HitmapMaker};
+pub use hitmap::Device;
+pub use keep_limit::KeepLimit;
 pub use kind::TemperatureKind;
-pub use patience::Patience;
 pub use policy::{Judged, Queue, Resident, Residents, Temperature, TemperatureStats, Verdict};
-pub use published::{Published, PublishedPolicyOptions};
 pub use sweep::Sweep;
+pub use warmth_record::WarmthRecord;

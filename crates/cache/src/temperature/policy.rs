@@ -60,15 +60,16 @@ pub trait Residents {
 /// Statistics of a policy.
 #[derive(Clone, Debug, Default)]
 pub struct TemperatureStats {
-    /// Where the hitmap is kept, for example `the CPU`; empty if there is no hitmap.
-    pub place: String,
+    /// A row of `stats temperature`, name and value, that says which processor does the policy's work, if that is a
+    /// matter of choice.
+    pub place: Option<(&'static str, String)>,
     /// Share of the columns that new items may fill, 0..=1.
     pub probation_share: f64,
     /// Sealed columns of new items.
     pub probation_columns: u64,
     /// Sealed columns of moved items.
     pub main_columns: u64,
-    /// Bytes of ghost, hitmap and shadows.
+    /// Bytes of ghost, warmth record and shadows.
     pub bytes: u64,
     /// References that the policy was told of.
     pub references: u64,
@@ -80,7 +81,7 @@ pub struct TemperatureStats {
     pub evicted_probation: u64,
     /// Items evicted from columns of the main queue.
     pub evicted_main: u64,
-    /// Agings (rolling compactions) of the hitmap that were begun.
+    /// Agings of the warmth record that were begun.
     pub agings: u64,
     /// Victims that were chosen while the victim pool was empty.
     pub drained: u64,

@@ -22,42 +22,45 @@
 
 use super::appraisal::Appraisal;
 use super::column_queue::ColumnQueue;
-use super::hitmap_maker::HitmapMaker;
 use super::policy::{Judged, Queue, Residents, Temperature, TemperatureStats, Verdict};
+use super::warmth_record::WarmthRecord;
 use crate::ranking::Candidate;
 use larder_allocation::{ColumnBounds, WorthOptions};
 use larder_memory::ColumnId;
-use larder_temperature::{Arm, Digest, Ghost, Hitmap, Reference, Round, Shadows};
+use larder_temperature::{Arm, Digest, Ghost, Reference, Round, Shadows};
 
-/// The arms with a hitmap. Its zones are not counts of reads since an item came, so only the share varies.
-const ARMS_BY_HITMAP: [Arm; 3] = [Arm::of_share(0.1), Arm::of_share(0.4), Arm::of_share(0.8)];
-/// The main columns may have so much more of all columns than the main queue of the best shadow has of its items.
+/// The main columns may have a tenth more of all columns than the main queue of the best shadow has of its items.
 const MAIN_SURPLUS: f64 = 0.1;
-/// The hitmap is aged in steps of so many bytes at least, or as a whole if it is smaller.
+/// A warmth record is aged in steps of 4 KiB at least, or as a whole if it is smaller.
 const AGE_BYTES_MIN: u64 = 4 << 10;
-/// Ghost and hitmap are refitted when there are so many times more items, or fewer. They grow by doublings.
+/// Ghost and warmth record are refitted when there are twice as many items, or a third. They grow by doublings.
 const REFIT_MORE: u64 = 2;
 const REFIT_FEWER: u64 = 3;
 
 /// The default policy: probation, main queue and ghost.
 pub struct Sweep {
-    /// Makes the hitmap. `None`: the index entries say which items are warm.
-    make: Option<HitmapMaker>,
-    /// Made when the number of items is known. Before that, no item is warm.
-    hitmap: Option<Box<dyn Hitmap>>,
+    /// Says which items are warm. `None`: the index entries do.
+    record: Option<Box<dyn WarmthRecord>>,
     probation: ColumnQueue,
     main: ColumnQueue,
     ghost: Ghost,
     round: Round,
     shadows: Shadows,
     appraisal: Appraisal,
-    /// How many items ghost and hitmap were made for; 0 = they were not made yet.
+    /// How many items ghost and record were made for; 0 = they were not made yet.
     fitted_items: u64,
-    /// Bytes of the hitmap that should have been aged by now and were not.
+    /// Bytes of the record that should have been aged by now and were not.
     age_bytes: u64,
     stats: TemperatureStats,
-    /// Room for one batch. The four vectors are reused for their memory.
+    batch: Batch,
+}
+
+/// Room for one batch, kept for its memory.
+#[derive(Default)]
+struct Batch {
+    /// The warmth of each item.
     levels: Vec<u8>,
+    /// The warmth that each item keeps.
     kept: Vec<u8>,
     digests: Vec<Digest>,
     reads: Vec<Reference>,
@@ -74,15 +77,14 @@ impl Sweep {
         Sweep::new(None, arms)
     }
 
-    /// A policy that takes the warmth from a hitmap.
-    pub fn by_hitmap(make: HitmapMaker) -> Sweep {
-        Sweep::new(Some(make), &ARMS_BY_HITMAP)
+    /// A policy that takes the warmth from a record of its own.
+    pub(super) fn by_record(record: Box<dyn WarmthRecord>, arms: &[Arm]) -> Sweep {
+        Sweep::new(Some(record), arms)
     }
 
-    fn new(make: Option<HitmapMaker>, arms: &[Arm]) -> Sweep {
+    fn new(record: Option<Box<dyn WarmthRecord>>, arms: &[Arm]) -> Sweep {
         Sweep {
-            make,
-            hitmap: None,
+            record,
             probation: ColumnQueue::default(),
             main: ColumnQueue::default(),
             ghost: Ghost::for_entries(1),
@@ -92,28 +94,25 @@ impl Sweep {
             fitted_items: 0,
             age_bytes: 0,
             stats: TemperatureStats::default(),
-            levels: Vec::new(),
-            kept: Vec::new(),
-            digests: Vec::new(),
-            reads: Vec::new(),
+            batch: Batch::default(),
         }
     }
 
     /// Writes the warmth of each item to `levels`.
     fn look_up(&mut self, items: &[Judged]) {
-        self.levels.clear();
-        match &mut self.hitmap {
-            None if self.make.is_some() => self.levels.resize(items.len(), 0),
-            None => self.levels.extend(items.iter().map(|item| item.warmth)),
-            Some(hitmap) => {
-                self.digests.clear();
-                self.digests.extend(items.iter().map(|item| Digest::of(item.hash)));
-                hitmap.zones(&self.digests, &mut self.levels);
+        let Batch { levels, digests, .. } = &mut self.batch;
+        levels.clear();
+        match &mut self.record {
+            None => levels.extend(items.iter().map(|item| item.warmth)),
+            Some(record) => {
+                digests.clear();
+                digests.extend(items.iter().map(|item| Digest::of(item.hash)));
+                record.levels(digests, levels);
             }
         }
     }
 
-    /// Whether ghost and hitmap were made for too few items, or for far too many.
+    /// Whether ghost and record were made for too few items, or for far too many.
     fn must_refit(&self, items: u64) -> bool {
         items >= self.fitted_items * REFIT_MORE || items < self.fitted_items / REFIT_FEWER
     }
@@ -122,9 +121,9 @@ impl Sweep {
     ///
     /// What the main columns hold may come from another arm, and have no place under the present one. The shadow of the
     /// present arm has always followed it. So the main columns may have only a little more than they have there. With
-    /// a hitmap there is no such limit, because shadows do not model the errors of its zones, which promote items.
+    /// a record there is no such limit, because shadows do not model the errors of its levels, which promote items.
     fn is_over(&self) -> bool {
-        let probation = if self.make.is_none() { self.shadows.probation() } else { 0.0 };
+        let probation = if self.record.is_none() { self.shadows.probation() } else { 0.0 };
         let share = self.shadows.best().share.max(probation - MAIN_SURPLUS);
         self.probation.len() as f64 > share * self.columns() as f64
     }
@@ -135,11 +134,11 @@ impl Sweep {
         let arm = *self.shadows.best();
         let is_full = arm.fills(self.main.len(), self.columns());
         let age_max = arm.age_max(is_full, &self.ghost, &self.round);
-        for (level, item) in self.levels.iter_mut().zip(items) {
+        for (level, item) in self.batch.levels.iter_mut().zip(items) {
             let stays = arm.promote(item.hash, *level, &mut self.ghost, age_max);
             self.stats.ghost_hits += u64::from(stays.is_some() && *level < arm.reads);
             *level = if stays.is_some() { (*level).max(1) } else { 0 };
-            self.kept.push(if self.make.is_none() { stays.unwrap_or(0) } else { 0 });
+            self.batch.kept.push(if self.record.is_none() { stays.unwrap_or(0) } else { 0 });
         }
     }
 
@@ -148,28 +147,27 @@ impl Sweep {
         self.age(items.len());
         self.round.advance(self.main.len(), &self.ghost);
         let arm = self.shadows.best();
-        match self.make {
+        let Batch { levels, kept, .. } = &mut self.batch;
+        match self.record {
             None => {
                 let cooled =
                     |(level, item): (&u8, &Judged)| arm.cool(item.hash, *level, &self.round).unwrap_or(0);
-                self.kept.extend(self.levels.iter().zip(items).map(cooled));
+                kept.extend(levels.iter().zip(items).map(cooled));
             }
-            Some(_) => self.kept.resize(items.len(), 0),
+            Some(_) => kept.resize(items.len(), 0),
         }
     }
 
-    /// Ages the hitmap by as much of it as was judged of the main columns: while the sweep goes round once, each key's
+    /// Ages the record by as much of it as was judged of the main columns: while the sweep goes round once, each key's
     /// zone goes down by one, as the counter in an entry would.
     fn age(&mut self, examined: usize) {
         let columns = self.columns().max(1) as u64;
-        let Some(hitmap) = &mut self.hitmap else { return };
-        let bytes = hitmap.bytes_for(0);
+        let Some(record) = self.record.as_mut().filter(|record| record.is_made()) else { return };
+        let bytes = record.bytes_for(0);
         let main_items = (self.fitted_items * self.main.len() as u64 / columns).max(examined as u64);
         self.age_bytes += bytes * examined as u64 / main_items.max(1);
         if self.age_bytes >= AGE_BYTES_MIN.min(bytes) {
-            self.stats.agings += u64::from(!hitmap.age_some(0));
-            hitmap.age();
-            hitmap.age_some(self.age_bytes as usize);
+            self.stats.agings += u64::from(record.age(self.age_bytes));
             self.age_bytes = 0;
         }
     }
@@ -209,15 +207,15 @@ impl Temperature for Sweep {
     fn judge(&mut self, queue: Queue, items: &[Judged], bounds: ColumnBounds, verdicts: &mut Vec<Verdict>) {
         self.look_up(items);
         items.iter().for_each(|item| self.ghost.prefetch(item.hash));
-        self.appraisal.begin(queue, items, &self.levels);
-        self.kept.clear();
+        self.appraisal.begin(queue, items, &self.batch.levels);
+        self.batch.kept.clear();
         match queue {
             Queue::Probation => self.admit(items),
             Queue::Main => self.cool(items),
         }
         let main_items = self.fitted_items * self.main.len() as u64 / self.columns().max(1) as u64;
-        let goes = self.appraisal.decide(&mut self.levels, items, bounds, main_items);
-        for ((&goes, &warmth), item) in goes.iter().zip(&self.kept).zip(items) {
+        let goes = self.appraisal.decide(&mut self.batch.levels, items, bounds, main_items);
+        for ((&goes, &warmth), item) in goes.iter().zip(&self.batch.kept).zip(items) {
             if goes {
                 self.ghost.push(item.hash);
                 verdicts.push(Verdict::Evict);
@@ -243,16 +241,19 @@ impl Temperature for Sweep {
         self.stats.references += references.len() as u64;
         references.iter().for_each(|reference| self.shadows.reference(*reference));
         self.appraisal.refer(references);
-        let Some(hitmap) = &mut self.hitmap else { return };
-        // A store is no mark: an item that is not read leaves when its probation ends.
-        self.reads.clear();
-        self.reads.extend(references.iter().filter(|reference| !reference.is_store()));
-        hitmap.mark(&self.reads);
+        let Some(record) = &mut self.record else { return };
+        // A store makes nothing warm: an item that is not read leaves when its probation ends.
+        self.batch.reads.clear();
+        self.batch.reads.extend(references.iter().filter(|reference| !reference.is_store()));
+        record.note(&self.batch.reads);
     }
 
     fn wanted_below(&self) -> u32 {
-        // Before the number of items is known, there is no hitmap to mark.
-        if self.hitmap.is_some() { 1 << Digest::BITS } else { self.shadows.below() }
+        if self.record.as_ref().is_some_and(|record| record.is_made()) {
+            1 << Digest::BITS
+        } else {
+            self.shadows.below()
+        }
     }
 
     fn fit(&mut self, items: u64) {
@@ -261,10 +262,8 @@ impl Temperature for Sweep {
         if !self.must_refit(items) {
             return;
         }
-        match (&mut self.hitmap, &self.make) {
-            (Some(hitmap), _) => hitmap.grow(items),
-            (none, Some(maker)) => *none = Some((maker.make)(items)),
-            (None, None) => {}
+        if let Some(record) = &mut self.record {
+            record.fit(items);
         }
         match self.fitted_items {
             // Evictions are counted anew, so the round begins anew.
@@ -277,8 +276,8 @@ impl Temperature for Sweep {
     fn bytes_for(&self, items: u64) -> u64 {
         let items = if self.must_refit(items) { items } else { 0 };
         let ghost_bytes = self.ghost.bytes().max(items * Ghost::ENTRY_BYTES);
-        let hitmap_bytes = self.make.as_ref().map_or(0, |make| make.bytes(self.hitmap.as_deref(), items));
-        hitmap_bytes + ghost_bytes + self.shadows.bytes() + self.appraisal.bytes()
+        let record_bytes = self.record.as_ref().map_or(0, |record| record.bytes_for(items));
+        record_bytes + ghost_bytes + self.shadows.bytes() + self.appraisal.bytes()
     }
 
     fn columns(&self) -> usize {
@@ -292,7 +291,7 @@ impl Temperature for Sweep {
 
     fn stats(&self) -> TemperatureStats {
         TemperatureStats {
-            place: self.hitmap.as_ref().map(|hitmap| hitmap.processor()).unwrap_or_default(),
+            place: self.record.as_ref().and_then(|record| record.place()),
             probation_share: self.shadows.best().share,
             probation_columns: self.probation.len() as u64,
             main_columns: self.main.len() as u64,

@@ -1,6 +1,7 @@
 //! The policies, without a cache around them.
 
-use super::patience::keep_within;
+use super::hitmap::{HitmapMaker, LazyHitmap, Published};
+use super::keep_limit::keep_within;
 use super::*;
 use crate::ranking::{Candidate, ColumnStatus};
 use larder_allocation::{ColumnBounds, Subclass};
@@ -84,15 +85,13 @@ fn an_item_that_was_evicted_lately_is_kept_when_it_comes_back() {
 fn what_is_kept_about_an_item_is_small() {
     let shadows_bytes = Sweep::by_entry().bytes_for(0);
     for items in [1_000_000, 10_000_000] {
-        for (kind, bytes_max, entry_bits) in
-            [(TemperatureKind::Entry, 2.5, 2.0), (TemperatureKind::Hitmap, 8.0, 0.0)]
-        {
-            let mut policy = kind.build();
+        for (name, bytes_max, entry_bits) in [("entry", 2.5, 2.0), ("hitmap", 8.0, 0.0)] {
+            let mut policy = TemperatureKind::named(name).expect("a kind").build();
             policy.fit(items);
             for of in [items, items * 3 / 2, items * 2] {
                 policy.fit(of);
                 let bytes = (policy.bytes_for(of) - shadows_bytes) as f64 / of as f64 + entry_bits / 8.0;
-                assert!(bytes <= bytes_max, "{}: {bytes} for each of {of} items", kind.name());
+                assert!(bytes <= bytes_max, "{name}: {bytes} for each of {of} items");
             }
         }
     }
@@ -188,7 +187,8 @@ fn a_sparse_column_goes_first_and_one_that_is_gone_is_forgotten() {
 
 #[test]
 fn a_hitmap_keeps_what_was_read_until_it_has_aged() {
-    let mut sweep = Sweep::by_hitmap(HitmapMaker::line());
+    let arms = [0.1, 0.4, 0.8].map(Arm::of_share);
+    let mut sweep = Sweep::by_record(Box::new(LazyHitmap::new(HitmapMaker::line())), &arms);
     // Before the number of items is known, there is no hitmap.
     assert_eq!(sweep.wanted_below(), 0);
     sweep.fit(1000);

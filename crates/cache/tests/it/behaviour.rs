@@ -150,7 +150,7 @@ fn overwrite_a_small_set(limit_mib: u64, is_drawn: bool, evict: bool, temperatur
 
 #[test]
 fn a_small_set_that_is_overwritten_in_order_stays_small() {
-    overwrite_a_small_set(128, false, true, TemperatureKind::Entry);
+    overwrite_a_small_set(128, false, true, TemperatureKind::ENTRY);
 }
 
 #[test]
@@ -158,17 +158,17 @@ fn a_small_set_that_is_overwritten_at_random_stays_small() {
     for temperature in TemperatureKind::ALL {
         overwrite_a_small_set(128, true, true, temperature);
     }
-    overwrite_a_small_set(128, true, false, TemperatureKind::Entry);
+    overwrite_a_small_set(128, true, false, TemperatureKind::ENTRY);
 }
 
 #[test]
 fn a_set_that_is_overwritten_at_random_needs_little_more_room_than_it_has_items() {
     for temperature in TemperatureKind::ALL {
         // The hitmap takes a part of the limit.
-        let more_mib = u64::from(temperature != TemperatureKind::Entry);
+        let more_mib = u64::from(temperature != TemperatureKind::ENTRY);
         overwrite_a_small_set(TIGHT_MIB + more_mib, true, true, temperature);
     }
-    overwrite_a_small_set(TIGHT_MIB, true, false, TemperatureKind::Entry);
+    overwrite_a_small_set(TIGHT_MIB, true, false, TemperatureKind::ENTRY);
 }
 
 /// A pass moves items out of a column until it meets a part of a large value, which stays. When the large value is

@@ -207,7 +207,7 @@ fn exclusive_levels_write_again() {
 #[test]
 fn a_change_after_promotion_is_what_is_found_later() {
     // First in, first out, so that a change does not keep an item in memory.
-    let mut both = Both::new(|_, options| options.temperature = TemperatureKind::Off);
+    let mut both = Both::new(|_, options| options.temperature = TemperatureKind::OFF);
     let far = Expiry::at_s(both.cache.clock().now_s() + 5000);
     for number in 0..50 {
         both.set_until(&key_of("item", number), b"old", far);
@@ -255,7 +255,7 @@ fn a_change_after_promotion_is_what_is_found_later() {
 fn an_overwrite_leaves_no_tombstone_and_hides_what_flash_has() {
     const COUNT: usize = 500;
     let mut both = Both::new(|level, options| {
-        options.temperature = TemperatureKind::Off;
+        options.temperature = TemperatureKind::OFF;
         level.admission.only_fetched = true;
     });
     both.fill("item", COUNT);
@@ -288,7 +288,7 @@ fn an_overwrite_leaves_no_tombstone_and_hides_what_flash_has() {
 #[test]
 fn what_expired_or_was_flushed_on_both_levels_leaves_no_tombstone() {
     const COUNT: usize = 200;
-    let mut both = Both::new(|_, options| options.temperature = TemperatureKind::Off);
+    let mut both = Both::new(|_, options| options.temperature = TemperatureKind::OFF);
     let far = Expiry::at_s(both.cache.clock().now_s() + 5000);
     for number in 0..COUNT {
         both.set_until(&key_of("clean", number), b"old", far);
@@ -323,7 +323,7 @@ fn a_stalled_device_costs_no_other_items_and_serves_nothing_old() {
     const COUNT: usize = 2500;
     let device = FaultyDevice::new(Arc::new(MemoryDevice::new(256, 256)));
     let mut both = Both::open(device.clone(), |level, options| {
-        options.temperature = TemperatureKind::Off;
+        options.temperature = TemperatureKind::OFF;
         level.recover = Recover::Clean;
     });
     both.fill("other", COUNT);
@@ -430,7 +430,7 @@ fn without_eviction_a_store_is_refused_when_the_device_takes_nothing() {
 
 #[test]
 fn only_items_that_were_read_were_active() {
-    let mut both = Both::new(|_, options| options.temperature = TemperatureKind::Off);
+    let mut both = Both::new(|_, options| options.temperature = TemperatureKind::OFF);
     for _ in 0..3 {
         (0..100).for_each(|number| both.set(&key_of("item", number), b"overwritten"));
     }
@@ -672,7 +672,7 @@ fn wait_ms(mode: WorthMode) -> f64 {
         level.admission.write_bytes_per_day = Some(24 * u64::from(ITEMS) * VALUE_BYTES as u64 / 10);
         options.worth.mode = mode;
         // What stays in memory does not depend on the mode.
-        options.temperature = TemperatureKind::Off;
+        options.temperature = TemperatureKind::OFF;
     });
     both.cache.clock().hold();
     let penalty = |number: u32| Subclass::from_number((number % 5) as u8);

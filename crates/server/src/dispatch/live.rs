@@ -119,7 +119,7 @@ pub static SETTINGS: &[Setting] = &[
         Ok(())
     })),
     row("device", |s| s.device.to_string(), ARENA),
-    row("device-managed-memory", |s| s.device_managed.to_string(), ARENA),
+    row("device-managed-memory", |s| s.device.has_managed_memory().to_string(), ARENA),
     row("lock-memory", |s| s.lock_memory.to_string(), PROCESS),
     row("prefault", |s| s.prefault.to_string(), ARENA),
     row("keep", |s| path(&s.keep), ARENA),

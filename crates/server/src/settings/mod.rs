@@ -92,7 +92,7 @@ pub struct Settings {
     pub column_bytes: Option<u32>,
     /// Where items stand that are moved (`--placement`).
     pub placement: Placement,
-    /// How the cache knows which items are warm. Default [`Temperature::Entry`].
+    /// How the cache knows which items are warm. Default [`Temperature::ENTRY`].
     pub temperature: Temperature,
     /// What the worth of an item is made of. Default: penalties, and the time that clients wait. A client may change it
     /// while the server runs.
@@ -205,12 +205,11 @@ impl Default for Settings {
             item_bytes_max: 1 << 20,
             evict: true,
             pages: Pages::Auto,
-            temperature: Temperature::Entry,
+            temperature: Temperature::ENTRY,
             worth: WorthOptions::default(),
             namespaces: Vec::new(),
             user_namespaces: Vec::new(),
-            device: Device::Cpu,
-            device_managed: false,
+            device: Device::default(),
             lock_memory: false,
             prefault: false,
             keep: None,
@@ -287,8 +286,7 @@ impl Settings {
                     .to_owned(),
             );
         }
-        let has_hitmap = matches!(self.temperature, Temperature::Hitmap | Temperature::HitmapPublished);
-        if self.device != Device::Cpu && !has_hitmap {
+        if self.device.is_apart() && !self.temperature.can_use_device() {
             wrong(
                 "a device (--device) works on a hitmap: give --temperature hitmap too, or leave --device out"
                     .to_owned(),
@@ -549,9 +547,9 @@ impl fmt::Display for Pages {
     }
 }
 
-pub use larder_cache::TemperatureKind as Temperature;
 /// How the cache knows which items are warm.
-pub use larder_cache::{NAMESPACE_BYTES_MAX, Namespace, Placement, check_namespaces};
+pub use larder_cache::TemperatureKind as Temperature;
+pub use larder_cache::{Device, NAMESPACE_BYTES_MAX, Namespace, Placement, check_namespaces};
 
 /// Whose keys are in a namespace.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -563,25 +561,6 @@ pub struct UserNamespace {
 }
 
 pub use larder_cache::{Objective, WorthMode, WorthOptions};
-
-/// Where the work on a hitmap is done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Device {
-    /// By the keeper's thread.
-    Cpu,
-    /// By the CUDA device of this number, from 0 on. Where there is no such device, or when it fails, by the keeper's
-    /// thread.
-    Cuda(u32),
-}
-
-impl fmt::Display for Device {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Device::Cpu => f.write_str("cpu"),
-            Device::Cuda(number) => write!(f, "cuda:{number}"),
-        }
-    }
-}
 
 /// How the workers wait for the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -245,8 +245,8 @@ impl Executor {
         let cache = self.worker.cache();
         let temperature = cache.temperature_stats();
         rows.put("temperature", cache.temperature_kind().name());
-        if !temperature.place.is_empty() {
-            rows.put("hitmap_on", &temperature.place);
+        if let Some((name, place)) = &temperature.place {
+            rows.put(name, place);
         }
         rows.put("bytes", cache.memory_use().temperature_bytes);
         rows.put("probation_share", format!("{:.2}", temperature.probation_share));

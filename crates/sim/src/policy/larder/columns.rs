@@ -2,8 +2,8 @@
 
 use larder_allocation::{ColumnBounds, Subclass};
 use larder_cache::{
-    Candidate, ColumnId, ColumnStatus, Judged, KeyHash, Patience, Queue, Resident, Residents, Temperature,
-    TemperatureKind, Verdict,
+    Candidate, ColumnId, ColumnStatus, Judged, KeepLimit, KeyHash, Queue, Resident, Residents, Temperature,
+    Verdict,
 };
 use larder_temperature::{Digest, Reference};
 
@@ -65,7 +65,7 @@ pub(super) struct Columns {
     references: Vec<Reference>,
     batch: usize,
     rng: SplitMix,
-    patience: Patience,
+    keep_limit: KeepLimit,
     /// Buffers for reclaiming a column, kept to reuse their memory.
     leaving: Vec<u32>,
     judged: Vec<Judged>,
@@ -88,17 +88,16 @@ pub(super) fn batch_for(capacity: u32) -> usize {
 }
 
 impl Columns {
-    /// A cache of `capacity` items. With the published hitmap every column holds one item, because its paper judges
-    /// single items.
+    /// A cache of `capacity` items. With a policy that judges single items every column holds one item.
     pub(super) fn new(capacity: u32, variant: Variant, seed: u64) -> Columns {
         let kind = variant.temperature;
-        let room = match kind {
-            TemperatureKind::HitmapPublished => 1,
-            _ => (capacity / COLUMNS_WANTED).clamp(1, COLUMN_ITEMS_MAX),
+        let room = match kind.judges_single_items() {
+            true => 1,
+            false => (capacity / COLUMNS_WANTED).clamp(1, COLUMN_ITEMS_MAX),
         };
         let mut columns = Columns::of(kind.build(), capacity, room, batch_for(capacity), seed);
         columns.temperature.set_worth(variant.worth);
-        columns.warmth_bits = if kind == TemperatureKind::Entry { WARMTH_BITS } else { 0.0 };
+        columns.warmth_bits = if kind.marks_entries() { WARMTH_BITS } else { 0.0 };
         columns
     }
 
@@ -140,7 +139,7 @@ impl Columns {
             batch,
             rng: SplitMix::new(seed),
             // Eight passes of the server's keeper, scaled to as many items in smaller columns.
-            patience: Patience::of_passes(8 * COLUMN_ITEMS_MAX / room),
+            keep_limit: KeepLimit::of_passes(8 * COLUMN_ITEMS_MAX / room),
             leaving: Vec::new(),
             judged: Vec::new(),
             verdicts: Vec::new(),
@@ -246,7 +245,7 @@ impl Columns {
         column.is_sealed = false;
         column.live = 0;
         let room = u64::from(column.room);
-        let keep_max = self.patience.keep_bytes_max(room);
+        let keep_max = self.keep_limit.keep_bytes_max(room);
         self.leaving.clear();
         self.leaving.extend(column.items.drain(..).filter(|id| *id != ABSENT));
         self.judged.clear();
@@ -260,7 +259,7 @@ impl Columns {
         let bounds = ColumnBounds { column_bytes: room, keep_bytes_max: keep_max };
         self.temperature.judge(column.part, &self.judged, bounds, &mut self.verdicts);
         let kept = self.verdicts.iter().filter(|verdict| **verdict != Verdict::Evict).count();
-        self.patience.spend(kept as u64, room);
+        self.keep_limit.note_kept(kept as u64, room);
         self.free.push(victim);
     }
 
@@ -324,7 +323,7 @@ impl Policy for Columns {
         self.live
     }
 
-    /// Two bits of warmth where the policy uses them, and the ghost table, the hitmap and its shadows.
+    /// Two bits of warmth where the policy uses them, and the ghost table, the warmth record and its shadows.
     fn metadata_bits(&self) -> f64 {
         let capacity = u64::from(self.capacity);
         self.warmth_bits + self.temperature.bytes_for(capacity) as f64 * 8.0 / capacity as f64

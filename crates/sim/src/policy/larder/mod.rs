@@ -40,14 +40,14 @@ impl From<TemperatureKind> for Variant {
     }
 }
 
-/// The names of Larder's policies.
-const VARIANTS: [(&str, TemperatureKind, WorthMode); 6] = [
-    (NAME, TemperatureKind::Entry, WorthMode::Penalty),
-    ("larder-hits", TemperatureKind::Entry, WorthMode::Hits),
-    ("larder-static", TemperatureKind::Entry, WorthMode::Static),
-    ("larder-hitmap", TemperatureKind::Hitmap, WorthMode::Penalty),
-    ("larder-hitmap-published", TemperatureKind::HitmapPublished, WorthMode::Penalty),
-    ("larder-off", TemperatureKind::Off, WorthMode::Penalty),
+/// Larder's policies by name: how each knows which items are warm, and what their worth is made of.
+const VARIANTS: [(&str, &str, WorthMode); 6] = [
+    (NAME, "entry", WorthMode::Penalty),
+    ("larder-hits", "entry", WorthMode::Hits),
+    ("larder-static", "entry", WorthMode::Static),
+    ("larder-hitmap", "hitmap", WorthMode::Penalty),
+    ("larder-hitmap-published", "hitmap-published", WorthMode::Penalty),
+    ("larder-off", "off", WorthMode::Penalty),
 ];
 
 /// The names of Larder's policies.
@@ -58,6 +58,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 /// The policy with this name, with the server's default objective.
 pub fn variant(name: &str) -> Option<Variant> {
     let (_, temperature, mode) = *VARIANTS.iter().find(|(known, ..)| *known == name)?;
+    let temperature = TemperatureKind::named(temperature)?;
     Some(Variant { temperature, worth: WorthOptions { mode, ..WorthOptions::default() } })
 }
 

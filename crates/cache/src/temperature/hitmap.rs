@@ -1,4 +1,10 @@
-//! Catalyst's policy as published (section 3.2 of the paper), applied to columns.
+//! Hitmaps: the one file of this crate that knows of them, and of the devices that they can be kept on.
+//!
+//! A hitmap counts the reads of keys in levels of bits (`crates/temperature`). Two policies use one: [`Sweep`] with the
+//! hitmap as its [`WarmthRecord`] (`hitmap`), and [`Published`] (`hitmap-published`). The names that begin them are
+//! [`LINE`] and [`PUBLISHED`].
+//!
+//! # Catalyst's policy as published (section 3.2 of the paper), applied to columns
 //!
 //! With each batch of references the policy samples as many random items and looks up their zones. A column's rank in
 //! the victim pool is the mean zone of the items sampled from it, and the coldest column goes first. When a column
@@ -9,19 +15,208 @@
 //! each of these numbers is worth.
 
 use super::column_queue::LOOK_AHEAD_COLUMNS;
-use super::hitmap_maker::HitmapMaker;
-use super::patience::keep_within;
+use super::keep_limit::keep_within;
+use super::kind::Row;
 use super::policy::{Judged, Queue, Resident, Residents, Temperature, TemperatureStats, Verdict};
+use super::sweep::Sweep;
+use super::warmth_record::WarmthRecord;
 use crate::ranking::{Candidate, CheapestSparse, Sparse};
 use larder_allocation::ColumnBounds;
+use larder_cuda::{CudaHitmap, Layout, MemoryMode};
 use larder_memory::ColumnId;
-use larder_temperature::{Digest, Hitmap, Reference};
+use larder_temperature::{
+    Arm, Digest, Hitmap, LineHitmap, PublishedHitmap, PublishedOptions, Reference, ResilientHitmap,
+};
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 
-/// The victim pool has room for so many columns even if batches are smaller. A pool of one keeps the column that was
+/// A hitmap with all levels of a key in one cache line.
+pub(super) const LINE: Row = Row {
+    name: "hitmap",
+    marks_entries: false,
+    logs_all: true,
+    judges_single_items: false,
+    can_use_device: true,
+    build: |device| {
+        let maker = HitmapMaker::line().on(device, Layout::Line);
+        Box::new(Sweep::by_record(Box::new(LazyHitmap::new(maker)), &ARMS))
+    },
+};
+
+/// Catalyst's hitmap, and its choice of victims.
+pub(super) const PUBLISHED: Row = Row {
+    name: "hitmap-published",
+    judges_single_items: true,
+    build: |device| {
+        let options = PublishedOptions::default();
+        let maker = HitmapMaker::published(options).on(device, Layout::Published(options));
+        Box::new(Published::new(maker))
+    },
+    ..LINE
+};
+
+/// The arms with a hitmap. Its zones are not counts of reads since an item came, so only the share varies.
+const ARMS: [Arm; 3] = [Arm::of_share(0.1), Arm::of_share(0.4), Arm::of_share(0.8)];
+
+/// Which processor keeps a hitmap (`--device`, `--device-managed-memory`). The default is the CPU.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Device {
+    /// The number of a CUDA device, from 0 on. `None`: the keeper's thread does the work. It does so too where there is
+    /// no such device, or when the device fails.
+    cuda: Option<u32>,
+    has_managed_memory: bool,
+}
+
+impl Device {
+    /// Chooses the processor by name: `cpu`, `cuda` or `cuda:N`.
+    ///
+    /// # Errors
+    /// The name means no processor.
+    pub fn choose(&mut self, name: &str) -> Result<(), String> {
+        self.cuda = match name.split_once(':') {
+            None if name == "cpu" => None,
+            None if name == "cuda" => Some(0),
+            Some(("cuda", number)) if let Ok(number) = number.parse() => Some(number),
+            _ => return Err("expected cpu, cuda or cuda:N".to_owned()),
+        };
+        Ok(())
+    }
+
+    /// Whether it is another processor than the CPU.
+    pub fn is_apart(self) -> bool {
+        self.cuda.is_some()
+    }
+
+    /// Whether a hitmap on a CUDA device lies in managed memory, which the driver moves between device and host.
+    pub fn has_managed_memory(self) -> bool {
+        self.has_managed_memory
+    }
+
+    /// Asks for managed memory, or not.
+    pub fn set_managed_memory(&mut self, on: bool) {
+        self.has_managed_memory = on;
+    }
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.cuda {
+            None => f.write_str("cpu"),
+            Some(number) => write!(f, "cuda:{number}"),
+        }
+    }
+}
+
+/// Makes a hitmap once the number of items is known.
+pub struct HitmapMaker {
+    /// Makes a hitmap for this number of items.
+    pub make: Box<dyn Fn(u64) -> Box<dyn Hitmap> + Send>,
+    /// Bytes of main memory that a hitmap for this number of items takes.
+    pub bytes_for: Box<dyn Fn(u64) -> u64 + Send>,
+}
+
+impl HitmapMaker {
+    /// Makes one-line hitmaps on the CPU.
+    pub fn line() -> HitmapMaker {
+        HitmapMaker {
+            make: Box::new(|items| Box::new(LineHitmap::for_items(items))),
+            bytes_for: Box::new(LineHitmap::bytes_for_items),
+        }
+    }
+
+    /// Makes Catalyst's hitmaps on the CPU.
+    pub fn published(options: PublishedOptions) -> HitmapMaker {
+        HitmapMaker {
+            make: Box::new(move |items| Box::new(PublishedHitmap::for_items(items, options))),
+            bytes_for: Box::new(move |items| options.bytes_for(items)),
+        }
+    }
+
+    /// Makes the same maps on a device, or on the CPU if there is no device. A small map is made on the device now, so
+    /// that the log says at the start whether the device works. The map's bytes count as main memory all the same: if
+    /// the device fails later, the map comes back to the CPU.
+    fn on(self, device: Device, layout: Layout) -> HitmapMaker {
+        let Some(number) = device.cuda else { return self };
+        let mode = if device.has_managed_memory { MemoryMode::Managed } else { MemoryMode::Explicit };
+        match CudaHitmap::open(number, layout, 1, mode) {
+            Ok(map) => tracing::info!("the hitmap is kept on {}", map.processor()),
+            Err(why) => {
+                tracing::warn!("{why}: the CPU keeps the hitmap");
+                return self;
+            }
+        }
+        let HitmapMaker { make, bytes_for } = self;
+        HitmapMaker {
+            make: Box::new(move |items| match CudaHitmap::open(number, layout, items, mode) {
+                Ok(map) => Box::new(ResilientHitmap::new(map)),
+                Err(why) => {
+                    tracing::warn!("{why}: the CPU keeps the hitmap");
+                    make(items)
+                }
+            }),
+            bytes_for,
+        }
+    }
+}
+
+/// A hitmap that is made when the number of items is known.
+pub(super) struct LazyHitmap {
+    maker: HitmapMaker,
+    made: Option<Box<dyn Hitmap>>,
+}
+
+impl LazyHitmap {
+    pub(super) fn new(maker: HitmapMaker) -> LazyHitmap {
+        LazyHitmap { maker, made: None }
+    }
+}
+
+impl WarmthRecord for LazyHitmap {
+    fn fit(&mut self, items: u64) {
+        match &mut self.made {
+            Some(hitmap) => hitmap.grow(items),
+            None => self.made = Some((self.maker.make)(items)),
+        }
+    }
+
+    fn is_made(&self) -> bool {
+        self.made.is_some()
+    }
+
+    fn note(&mut self, references: &[Reference]) {
+        if let Some(hitmap) = &mut self.made {
+            hitmap.mark(references);
+        }
+    }
+
+    fn levels(&mut self, digests: &[Digest], levels: &mut Vec<u8>) {
+        match &mut self.made {
+            Some(hitmap) => hitmap.zones(digests, levels),
+            None => levels.resize(levels.len() + digests.len(), 0),
+        }
+    }
+
+    fn age(&mut self, bytes: u64) -> bool {
+        let Some(hitmap) = &mut self.made else { return false };
+        let is_begun = !hitmap.age_some(0);
+        hitmap.age();
+        hitmap.age_some(bytes as usize);
+        is_begun
+    }
+
+    fn bytes_for(&self, items: u64) -> u64 {
+        self.made.as_ref().map_or_else(|| (self.maker.bytes_for)(items), |hitmap| hitmap.bytes_for(items))
+    }
+
+    fn place(&self) -> Option<(&'static str, String)> {
+        self.made.as_ref().map(|hitmap| ("hitmap_on", hitmap.processor()))
+    }
+}
+
+/// The victim pool has room for 16 columns even if batches are smaller. A pool of one keeps the column that was
 /// coldest when it was sampled, however warm it has become: that cost 5 points of the hit ratio of the workload Mix.
 const POOL_COLUMNS_MIN: usize = 16;
-/// A column's rank is the mean of so many sampled items at most. Where a column holds one item, only the last sample
+/// A column's rank is the mean of eight sampled items at most. Where a column holds one item, only the last sample
 /// counts.
 const SAMPLED_REMEMBERED_MAX: u64 = 8;
 /// The parts of a zone that a rank distinguishes.
@@ -60,9 +255,8 @@ struct Known {
 
 /// Catalyst's policy: hitmap, set counter, sampled keys, victim pool.
 pub struct Published {
-    make: HitmapMaker,
+    hitmap: LazyHitmap,
     options: PublishedPolicyOptions,
-    hitmap: Option<Box<dyn Hitmap>>,
     fitted_items: u64,
     /// Sealed columns by birth, the oldest first.
     known: BTreeMap<u64, Known>,
@@ -91,9 +285,8 @@ impl Published {
     /// As [`Published::new`], with numbers of the caller's.
     pub fn with_options(make: HitmapMaker, options: PublishedPolicyOptions) -> Published {
         Published {
-            make,
+            hitmap: LazyHitmap::new(make),
             options,
-            hitmap: None,
             fitted_items: 0,
             known: BTreeMap::new(),
             births: HashMap::new(),
@@ -114,10 +307,7 @@ impl Published {
         self.digests.clear();
         self.digests.extend(hashes.map(Digest::of));
         self.levels.clear();
-        match &mut self.hitmap {
-            Some(hitmap) => hitmap.zones(&self.digests, &mut self.levels),
-            None => self.levels.resize(self.digests.len(), 0),
-        }
+        self.hitmap.levels(&self.digests, &mut self.levels);
     }
 
     /// Merges one sampled item into the rank of its column.
@@ -159,7 +349,7 @@ impl Published {
 
     /// Compacts the hitmap, which lowers every zone by one. Earlier samples are corrected as far as possible.
     fn compact(&mut self) {
-        let Some(hitmap) = &mut self.hitmap else { return };
+        let Some(hitmap) = &mut self.hitmap.made else { return };
         hitmap.age();
         while hitmap.age_some(usize::MAX) {}
         self.stats.agings += 1;
@@ -265,26 +455,25 @@ impl Temperature for Published {
 
     fn refer(&mut self, references: &[Reference], residents: &mut dyn Residents) {
         self.stats.references += references.len() as u64;
-        let Some(hitmap) = &mut self.hitmap else { return };
-        hitmap.mark(references);
+        if !self.hitmap.is_made() {
+            return;
+        }
+        self.hitmap.note(references);
         let count = references.len() as f64 * self.options.sampled_per_reference;
         self.sample((count.round() as usize).max(1), residents);
     }
 
     fn wanted_below(&self) -> u32 {
-        if self.hitmap.is_some() { 1 << Digest::BITS } else { 0 }
+        if self.hitmap.is_made() { 1 << Digest::BITS } else { 0 }
     }
 
     fn fit(&mut self, items: u64) {
         self.fitted_items = items;
-        match &mut self.hitmap {
-            Some(hitmap) => hitmap.grow(items),
-            None => self.hitmap = Some((self.make.make)(items)),
-        }
+        self.hitmap.fit(items);
     }
 
     fn bytes_for(&self, items: u64) -> u64 {
-        self.make.bytes(self.hitmap.as_deref(), items)
+        self.hitmap.bytes_for(items)
     }
 
     fn columns(&self) -> usize {
@@ -301,9 +490,9 @@ impl Temperature for Published {
 
     fn stats(&self) -> TemperatureStats {
         TemperatureStats {
-            place: self.hitmap.as_ref().map(|hitmap| hitmap.processor()).unwrap_or_default(),
+            place: self.hitmap.place(),
             probation_columns: self.known.len() as u64,
-            bytes: self.hitmap.as_ref().map_or(0, |hitmap| hitmap.bytes_for(0)),
+            bytes: if self.hitmap.is_made() { self.hitmap.bytes_for(0) } else { 0 },
             ..self.stats.clone()
         }
     }

@@ -6,29 +6,29 @@ use super::policy::Judged;
 /// none of them should go just because they share a column. But a cache of nothing but warm items must give some room
 /// in the end, or a writer would wait until the sweep has cooled all of them.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
+pub struct KeepLimit {
     /// Passes in a row that gave less than an eighth of a column.
     fruitless: u32,
     /// How many such passes in a row there may be.
     fruitless_max: u32,
 }
 
-/// So many passes in a row may give next to nothing. Together they take about half a millisecond.
+/// Eight passes in a row may give next to nothing. Together they take about half a millisecond.
 const FRUITLESS_MAX: u32 = 8;
-/// After that, the next pass has to give one part in so many of its column.
+/// After that, the next pass has to give an eighth of its column.
 const GIVEN_SHARE: u64 = 8;
 
-impl Default for Patience {
-    /// The keeper's patience. Its columns hold hundreds of items.
-    fn default() -> Patience {
-        Patience::of_passes(FRUITLESS_MAX)
+impl Default for KeepLimit {
+    /// The limit of the keeper. Its columns hold hundreds of items.
+    fn default() -> KeepLimit {
+        KeepLimit::of_passes(FRUITLESS_MAX)
     }
 }
 
-impl Patience {
-    /// So many passes in a row may give next to nothing.
-    pub fn of_passes(fruitless_max: u32) -> Patience {
-        Patience { fruitless: 0, fruitless_max }
+impl KeepLimit {
+    /// A limit that lets `fruitless_max` passes in a row give next to nothing.
+    pub fn of_passes(fruitless_max: u32) -> KeepLimit {
+        KeepLimit { fruitless: 0, fruitless_max }
     }
 
     /// The most that may stay of a column of `column_bytes` bytes.
@@ -41,7 +41,7 @@ impl Patience {
     }
 
     /// Takes note that `kept_bytes` of a column stayed.
-    pub fn spend(&mut self, kept_bytes: u64, column_bytes: u64) {
+    pub fn note_kept(&mut self, kept_bytes: u64, column_bytes: u64) {
         let is_fruitless = kept_bytes > column_bytes - column_bytes.div_ceil(GIVEN_SHARE);
         self.fruitless = if is_fruitless { self.fruitless + 1 } else { 0 };
     }
