@@ -10,8 +10,8 @@ use larder_server::settings::{
 use super::compatible;
 use super::error::nearest;
 use super::values::{
-    address, admin, admit, bytes, cpus, device, flash_devices, host_name, namespaces, one_of, path, port,
-    switch, user_namespaces, whole,
+    address, admin, admit, bytes, cpus, flash_devices, host_name, namespaces, one_of, path, port, switch,
+    user_namespaces, whole,
 };
 
 /// One flag.

@@ -90,7 +90,9 @@ fn flags_of_the_network() {
 
 #[test]
 fn flags_of_memory_and_limits() {
-    let kind = |name| Temperature::named(name).expect("a kind");
+    fn kind(name: &str) -> Temperature {
+        Temperature::named(name).expect("a kind")
+    }
     sets("-m 1024", |s| s.memory_bytes = 1024 * MIB);
     sets("-m 3", |s| (s.memory_bytes, s.memory_raised_from) = (8 * MIB, Some(3 * MIB)));
     sets("-m 0", |s| (s.memory_bytes, s.memory_raised_from) = (8 * MIB, Some(0)));

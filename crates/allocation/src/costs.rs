@@ -7,7 +7,7 @@
 
 use crate::Subclass;
 
-/// A subclass and the mean of all of them weigh as much as so many keys that came back.
+/// A subclass and the mean of all of them weigh as much as ten keys that came back.
 const PRIOR_KEYS: f32 = 10.0;
 /// As long as so few keys came back, the last penalty is taken for the next one.
 const PRIOR_TRUST: f32 = 2.0;
@@ -108,7 +108,7 @@ mod tests {
         Subclass::from_number(number).expect("a number below the count")
     }
 
-    /// Costs after so many keys came back. `pair` gives the numbers of the two subclasses.
+    /// Costs after `keys` keys came back. `pair` gives the numbers of the two subclasses.
     fn learnt(keys: u32, pair: impl Fn(u32) -> (u8, u8)) -> [f32; Subclass::COUNT] {
         let mut costs = ExpectedCosts::new();
         for nth in 0..keys {

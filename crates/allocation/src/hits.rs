@@ -27,7 +27,7 @@ pub struct Warmth {
 const LEVELS: usize = 4;
 /// Each level in each queue, of items that stay and of items that go.
 const WARMTHS: usize = 4 * LEVELS;
-/// An observed mean counts as much as so many observations of the mean that it falls back to.
+/// The mean that an observed mean falls back to counts as 20 observations.
 const PRIOR_OBSERVATIONS: f32 = 20.0;
 /// Expected hits of an item that was not read and goes, and of one that stays, as long as nothing was observed. Of an
 /// item that was read, the level is expected.
@@ -108,7 +108,7 @@ impl ExpectedHits {
         self.expected[usize::from(class.0)]
     }
 
-    /// An item of `class` was read so many times until the pass met it again, or would have met it.
+    /// An item of `class` was read `hits` times until the pass met it again, or would have met it.
     pub(crate) fn observe(&mut self, class: Class, hits: f32) {
         let at = usize::from(class.0);
         self.of_class[at].add(hits);

@@ -168,7 +168,7 @@ impl Ledger {
         }
     }
 
-    /// What is shown of the groups that have items, or had. The two queues have so many columns of `column_bytes`.
+    /// What is shown of the groups that have items, or had. The two queues have `columns` columns of `column_bytes`.
     pub(crate) fn stats(&self, columns: [u64; 2], column_bytes: u64) -> Vec<GroupStats> {
         let met_bytes: [f64; 2] = std::array::from_fn(|queue| {
             self.accounts.iter().map(|account| account.holdings[queue].bytes).sum()

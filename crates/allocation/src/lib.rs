@@ -10,14 +10,14 @@ mod group;
 mod hits;
 mod ledger;
 mod margin;
-mod options;
 mod prices;
 mod subclass;
 mod watch;
 mod worth;
+mod worth_options;
 
 pub use group::{Group, GroupStats, MoveReason, SizeClass};
 pub use hits::{MetIn, Warmth};
-pub use options::{Objective, WorthMode, WorthOptions};
 pub use subclass::Subclass;
 pub use worth::{Appraised, ColumnBounds, Worth};
+pub use worth_options::{Objective, WorthMode, WorthOptions};

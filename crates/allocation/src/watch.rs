@@ -11,11 +11,11 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 /// Most keys that are watched at the same time. The sample has fewer items in the cache.
 const WATCHED_MAX: usize = 3072;
-/// Most dropped items that are watched at the same time. While there are so many, those that are dropped are not
-/// watched. To end older watches early instead would count too few hits.
+/// Most dropped items that are watched at the same time. While there are 1,024, those that are dropped are not watched.
+/// To end older watches early instead would count too few hits.
 const DROPPED_MAX: usize = 1024;
 
-/// One part in so many of a round is soon.
+/// An eighth of a round is soon.
 const SOON_SHARE: u32 = 8;
 
 /// What was decided about an item, and how it went on.

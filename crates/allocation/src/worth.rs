@@ -16,15 +16,15 @@ use crate::{Group, GroupStats, Objective, Subclass, WorthMode, WorthOptions};
 
 /// Bytes that an item takes outside its column: its share of the index and of the ghost.
 const BESIDE_BYTES: u32 = 16;
-/// A window has as many sampled accesses as there are sampled items, so many at least. It goes on until as many watches
+/// A window has as many sampled accesses as there are sampled items, 512 at least. It goes on until as many watches
 /// have ended, so that what was learnt does not fade faster than it is learnt anew.
 const WINDOW_MIN: u64 = 512;
 
-/// While only sizes differ, an item that the temperature would keep counts as worth so many times as much. Sizes differ
+/// While only sizes differ, an item that the temperature would keep counts as worth four times as much. Sizes differ
 /// less than penalties, and against less than this the temperature knows better. Without it, requests of APP's sizes
 /// hit 72.2 instead of 74.0 %.
 const TRUST: f32 = 4.0;
-/// A round has at least one part in so many of the items, and at least so many items.
+/// A round has at least an eighth of the items, and at least 64 items.
 const ROUND_SHARE_MAX: u64 = 8;
 const ROUND_ITEMS_MIN: u64 = 64;
 const ROUND_ITEMS_MAX: u64 = 1 << 30;
@@ -70,14 +70,33 @@ pub struct Worth {
     round_items: u32,
     /// Items of the main queue that were judged so far.
     swept_items: u32,
-    /// Sampled accesses of a window, at least, and those of the present one.
-    window: u64,
-    accesses: u64,
-    /// Watches that ended in the present window.
-    observed: u64,
+    window: Window,
     column_bytes: u64,
     /// Worth and bytes of each item of a column. Kept for its memory.
     appraised: Vec<(f32, u32)>,
+}
+
+/// The present window.
+struct Window {
+    /// The fewest sampled accesses of a window, and the fewest watches that end in it.
+    least: u64,
+    /// Sampled accesses so far.
+    accesses: u64,
+    /// Watches that ended so far.
+    observed: u64,
+}
+
+impl Window {
+    /// Counts an access. Returns whether the window is over, and begins another one if it is.
+    #[inline]
+    fn count(&mut self) -> bool {
+        self.accesses += 1;
+        let is_over = self.accesses >= self.least && self.observed >= self.least;
+        if is_over {
+            (self.accesses, self.observed) = (0, 0);
+        }
+        is_over
+    }
 }
 
 impl Worth {
@@ -96,9 +115,7 @@ impl Worth {
             items: 0,
             round_items: ROUND_ITEMS_MIN as u32,
             swept_items: 0,
-            window: WINDOW_MIN,
-            accesses: 0,
-            observed: 0,
+            window: Window { least: WINDOW_MIN, accesses: 0, observed: 0 },
             column_bytes: 1,
             appraised: Vec::new(),
         }
@@ -109,7 +126,7 @@ impl Worth {
         self.watched_below = watched_below;
         self.items = items;
         let sampled = (u128::from(items) * u128::from(watched_below)) >> 31;
-        self.window = WINDOW_MIN.max(sampled as u64);
+        self.window.least = WINDOW_MIN.max(sampled as u64);
     }
 
     /// Judges by `options` from now on.
@@ -129,9 +146,7 @@ impl Worth {
             return;
         }
         self.watch.refer(digest, is_store);
-        self.accesses += 1;
-        if self.accesses >= self.window && self.observed >= self.window {
-            (self.accesses, self.observed) = (0, 0);
+        if self.window.count() {
             self.hits.end_window();
             self.expected_costs.end_window();
             self.ledger.end_window();
@@ -225,14 +240,14 @@ impl Worth {
     }
 
     fn observe(&mut self, ended: &Watched) {
-        self.observed += 1;
+        self.window.observed += 1;
         self.hits.observe(ended.class, ended.hits.into());
         if let Some(group) = Group::from_number(ended.group.into()) {
             self.ledger.observe(ended, self.cost(group.subclass, ended.bytes));
         }
     }
 
-    /// What is shown of the groups. There are so many columns of new items, and of kept ones.
+    /// What is shown of the groups. There are `probation_columns` columns of new items and `main_columns` of kept ones.
     pub fn stats(&self, probation_columns: u64, main_columns: u64) -> Vec<GroupStats> {
         self.ledger.stats([probation_columns, main_columns], self.column_bytes)
     }

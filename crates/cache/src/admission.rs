@@ -2,24 +2,24 @@
 //!
 //! Three questions, each off by default, are asked. Was the item ever read? Was it evicted before, lately (CacheLib's
 //! reject-first policy)? Is it within the budget of bytes a day that the device's life allows? Before the last one, the
-//! item may be refused because flash is behind and items that are worth more need the buffers ([`pace`]).
+//! item may be refused because flash is behind and items that are worth more need the buffers ([`buffer_share`]).
 //!
 //! The budget is spread evenly over the day. When more is offered than may be written, the items go that save most for
 //! each byte written ([`saved_per_byte`]), and only among equals does chance decide. (CacheLib's dynamic random policy
 //! admits every item with the same probability.)
 
-mod pace;
+mod buffer_share;
 
 use crate::random::Random;
+use buffer_share::BufferShare;
 use larder_allocation::{Objective, Subclass, WorthMode, WorthOptions};
 use larder_flash::Room;
 use larder_item::KeyHash;
-use pace::Pace;
 
 /// What admission asks of an item. The default admits everything.
 #[derive(Clone, Debug)]
 pub struct AdmissionOptions {
-    /// Reject first: an item is admitted when it is evicted a second time within so many seconds. 0 = off.
+    /// Reject first: an item is admitted when it is evicted a second time within this number of seconds. 0 = off.
     pub reject_first_s: u32,
     /// How many keys reject-first remembers, at 4 bytes each.
     pub reject_first_keys: u32,
@@ -70,7 +70,7 @@ pub(crate) enum Admitted {
     OverBudget,
 }
 
-/// A read from flash takes about so many microseconds: one page from an NVMe device.
+/// A read from flash takes about 100 microseconds: one page from an NVMe device.
 const FLASH_READ_US: f32 = 100.0;
 /// Bytes of a record on flash beside key and value, with its share of fences and filter.
 const RECORD_BYTES: u64 = 32;
@@ -97,7 +97,7 @@ fn saved_per_byte(offered: &Offered, worth: WorthOptions) -> f32 {
 pub(crate) struct Admission {
     options: AdmissionOptions,
     returns: Option<Returns>,
-    pace: Pace,
+    buffer_share: BufferShare,
     budget: Option<WriteBudget>,
 }
 
@@ -107,7 +107,7 @@ impl Admission {
         Admission {
             returns: (options.reject_first_s > 0)
                 .then(|| Returns::new(options.reject_first_keys, options.reject_first_s)),
-            pace: Pace::new(),
+            buffer_share: BufferShare::new(),
             budget: options.write_bytes_per_day.map(WriteBudget::new),
             options,
         }
@@ -142,7 +142,7 @@ impl Admission {
         {
             return Admitted::First;
         }
-        if !self.pace.admits(offered, worth, room) {
+        if !self.buffer_share.admits(offered, worth, room) {
             return Admitted::Outranked;
         }
         if let Some(budget) = &mut self.budget
@@ -156,7 +156,7 @@ impl Admission {
     /// Flash was too far behind to take an item that was admitted. What the budget has paid for it comes back, if
     /// nothing of it `was_written`.
     pub(crate) fn note_shed(&mut self, offered: &Offered, worth: WorthOptions, was_written: bool) {
-        self.pace.lose(offered, worth);
+        self.buffer_share.lose(offered, worth);
         if let Some(budget) = self.budget.as_mut().filter(|_| !was_written) {
             budget.left = budget.left.saturating_add_unsigned(offered.bytes).min(burst(budget.per_day));
         }
@@ -166,7 +166,7 @@ impl Admission {
     pub(crate) fn bytes(&self) -> u64 {
         let returns = self.returns.as_ref().map_or(0, |returns| size_of_val(&returns.sets[..]));
         let ranking = self.budget.as_ref().map_or(0, |budget| size_of_val(&budget.ranking.offered[..]));
-        (returns + ranking + self.pace.bytes()) as u64
+        (returns + ranking + self.buffer_share.bytes()) as u64
     }
 }
 
@@ -438,7 +438,7 @@ mod tests {
         assert!(older < 10, "{older}");
     }
 
-    /// An offer of so many bytes against a budget that knows no other items.
+    /// An offer of `bytes` bytes against a budget that knows no other items.
     fn spend(budget: &mut WriteBudget, bytes: u64, now_s: u32) -> bool {
         budget.spend(&Offered { bytes, ..offered(1) }, WorthOptions::default(), now_s)
     }

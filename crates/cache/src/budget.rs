@@ -18,22 +18,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
-/// Connection buffers get one part in so many of the limit, within the two bounds below. Code, stacks, the allocator
-/// and logs are not in the budget: the promise "`-m` plus 5 % plus 16 MiB" leaves room for them.
+/// Connection buffers get a sixteenth of the limit, within the two bounds below. Code, stacks, the allocator and logs
+/// are not in the budget: the promise "`-m` plus 5 % plus 16 MiB" leaves room for them.
 const BUFFERS_SHARE: u64 = 16;
 const BUFFERS_MIN_BYTES: u64 = 4 << 20;
 const BUFFERS_MAX_BYTES: u64 = 256 << 20;
-/// One part in so many of the share of connection buffers may be lent, and of the limit at most. So the resident memory
-/// stays within the promise also before the keeper has taken back what was lent.
+/// Half of the share of connection buffers may be lent, and a 32nd of the limit at most. So the resident memory stays
+/// within the promise also before the keeper has taken back what was lent.
 const LENT_SHARE: u64 = 2;
 const LENT_SHARE_OF_LIMIT: u64 = 32;
-/// What came back is lent again in so many steps: buffers that were needed are soon needed again.
+/// What came back is lent again in 256 steps: buffers that were needed are soon needed again.
 const LENDING_STEPS: u64 = 256;
 /// The time between two of these steps.
 pub(crate) const LENDING_PERIOD: Duration = Duration::from_millis(100);
-/// The sessions of encrypted connections may take at most one part in so many of the limit.
+/// The sessions of encrypted connections may take at most an eighth of the limit.
 const SESSIONS_SHARE: u64 = 8;
-/// The index may take at most one part in so many of the limit. Items smaller than about 40 bytes reach that.
+/// The index may take at most a third of the limit. Items smaller than about 40 bytes reach that.
 const INDEX_SHARE: u64 = 3;
 /// Smallest limit that leaves room for columns, in bytes.
 pub const LIMIT_BYTES_MIN: u64 = 8 << 20;
@@ -110,7 +110,7 @@ pub(crate) struct SetAside {
 pub(crate) struct Limits {
     budget: Mutex<Budget>,
     set_aside: SetAside,
-    /// Address space was reserved for a limit of so many bytes. A higher one is refused.
+    /// The limit that address space was reserved for. A higher one is refused.
     bytes_max: u64,
     /// Bytes of ghost, warmth record and shadows, or what is set aside for them.
     temperature_bytes: AtomicU64,

@@ -1,17 +1,17 @@
 //! The cache that all threads share: the facade over its parts.
 
+use crate::cache_options::{CacheError, CacheOptions, MemoryUse};
 use crate::clock::Clock;
 use crate::column_bytes::ColumnBytes;
 use crate::counters::Totals;
 use crate::demoter::{Demoter, Levels};
-use crate::departures::Departure;
+use crate::flash_level::FlashLevel;
 use crate::hot_keys::HotKeys;
+use crate::item_store::Departure;
 use crate::item_store::{FlashNeeds, ItemStore};
 use crate::keeper::{KeeperHandle, Round};
 use crate::large_keys::LargeKeys;
-use crate::level::FlashLevel;
 use crate::namespaces::{Namespace, NamespaceStats, check_namespaces};
-use crate::options::{CacheError, CacheOptions, MemoryUse};
 use crate::penalties::Penalties;
 use crate::recovery::{Recovered, recover};
 use crate::references::pages_bytes_max;
@@ -136,7 +136,7 @@ impl Cache {
     /// The number of the next worker.
     pub(crate) fn register_worker(&self) -> usize {
         let number = self.registered_workers.fetch_add(1, Ordering::Relaxed) as usize;
-        assert!(number < self.store.workers_max(), "more workers than were announced");
+        assert!(number < self.store.counters.workers_max(), "more workers than were announced");
         number
     }
 
@@ -161,12 +161,12 @@ impl Cache {
     /// Sets who is told of live items that leave memory to make room, once. The listener is called under a lock that
     /// readers of the item's bucket wait for, so it must not block, and must not call the cache.
     pub fn on_departure(&self, listener: impl Fn(&Departure<'_>) + Send + Sync + 'static) {
-        self.store.departures.listen(Box::new(listener));
+        self.store.leaving.listen(Box::new(listener));
     }
 
     /// Whether [`Cache::on_departure`]'s listener is called from now on. At first it is not.
     pub fn tell_departures(&self, on: bool) {
-        self.store.departures.want(on);
+        self.store.leaving.tell_from_now_on(on);
     }
 
     /// Starts the keeper's thread. It ends when [`Cache::stop_keeper`] is called.
@@ -204,7 +204,7 @@ impl Cache {
     /// What more and less memory would mean for one namespace, from a sample of its own traffic.
     ///
     /// # Errors
-    /// No namespace has this name, or the memory limit leaves no room for curves of so many namespaces.
+    /// No namespace has this name, or the memory limit leaves no room for the curves of all namespaces.
     pub fn sizing_of_namespace(&self, name: &[u8]) -> Result<Sizing, NoCurve> {
         self.sizing.sizing_of_namespace(&self.store, name)
     }
@@ -273,7 +273,7 @@ impl Cache {
         self.store.limits.budget().sessions_bytes
     }
 
-    /// The same with a limit of so many bytes. `None`: [`Cache::set_limit`] would refuse it.
+    /// The same with a limit of `limit_bytes` bytes. `None`: [`Cache::set_limit`] would refuse it.
     pub fn buffers_cap_bytes_at(&self, limit_bytes: u64) -> Option<u64> {
         self.store.limits.budget_for(limit_bytes).map(|budget| budget.buffers_bytes)
     }
@@ -341,7 +341,7 @@ impl Cache {
 
     /// The sum of all workers' counters and the keeper's.
     pub fn totals(&self) -> Totals {
-        self.store.totals()
+        self.store.counters.totals()
     }
 
     /// Bytes held, by purpose.
@@ -352,7 +352,7 @@ impl Cache {
             limit_bytes: budget.limit_bytes,
             columns_bytes: memory.mapped_bytes(),
             free_columns_bytes: memory.free_columns() as u64 * self.store.column_bytes(),
-            items_bytes: self.store.live_bytes(),
+            items_bytes: self.store.counters.live_bytes(),
             index_bytes: self.store.index.bytes(),
             buffers_cap_bytes: budget.buffers_bytes,
             sessions_cap_bytes: budget.sessions_bytes,
@@ -368,7 +368,7 @@ impl Cache {
 
     /// Seconds since the last use of the item that was evicted last; 0 before the first eviction.
     pub fn evicted_idle_s(&self) -> u32 {
-        self.store.evicted_idle_s()
+        self.store.leaving.last_idle_s()
     }
 
     /// About how many seconds ago the oldest column that holds items was begun. An item in it is older only if it was
@@ -415,7 +415,7 @@ impl Cache {
     /// One line that says what is wrong with the list; nothing has changed then.
     pub fn set_namespaces(&self, list: &[Namespace], delimiter: u8) -> Result<(), String> {
         check_namespaces(list)?;
-        self.store.namespaces.set(list, delimiter, self.store.workers_max() + 1);
+        self.store.namespaces.set(list, delimiter, self.store.counters.workers_max() + 1);
         self.sizing.follow(&self.store);
         Ok(())
     }
@@ -485,7 +485,7 @@ impl Cache {
     /// How many deleted prefixes still have items: in memory, and on flash.
     pub fn deleted_prefixes(&self) -> (usize, usize) {
         let on_flash = self.demoter.as_ref().map_or(0, |demoter| demoter.flash().deleted_prefixes());
-        (self.store.prefixes().len(), on_flash)
+        (self.store.floors.prefixes().len(), on_flash)
     }
 
     /// Once a second: moves the clock, and carries out a delayed flush that is due.

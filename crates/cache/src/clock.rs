@@ -33,7 +33,7 @@ pub struct Clock {
 }
 
 /// The seconds of an earlier clock and of the new one need not begin at the same moment. The new clock may be late by
-/// so many milliseconds; otherwise it is early, by less than a second.
+/// 50 milliseconds; otherwise it is early, by less than a second.
 const LATE_MS_MAX: i64 = 50;
 
 /// Milliseconds since the machine was started.

@@ -27,7 +27,7 @@ impl ColumnBytes {
     pub(crate) fn of(store: &ItemStore) -> ColumnBytes {
         let columns = store.memory.columns_mapped();
         let step = columns.div_ceil(LOOKS_MAX).max(1);
-        let (floor, now_s) = (store.flush_floor(), store.clock.now_s());
+        let (floor, now_s) = (store.floors.flush(), store.clock.now_s());
         let mut sum = ColumnBytes::default();
         for column in (0..columns).step_by(step as usize).map(|id| store.memory.column(ColumnId(id))) {
             if !matches!(column.state(), ColumnState::Open | ColumnState::Sealed) {

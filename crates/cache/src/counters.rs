@@ -4,7 +4,7 @@
 //! while workers run may be a few events behind, but no event is lost.
 
 use larder_allocation::Subclass;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
 /// A counter with one writer.
 #[derive(Default)]
@@ -200,6 +200,84 @@ impl Counters {
             &self.penalties_to_1_s,
             &self.penalties_to_5_s,
         ]
+    }
+}
+
+/// The blocks of all threads: one for each worker, and the last one for the keeper.
+pub(crate) struct CounterBlocks {
+    blocks: Box<[Counters]>,
+    /// Number of the subclass that items of unknown penalty are judged by.
+    unknown_penalty: AtomicU8,
+}
+
+impl CounterBlocks {
+    /// Blocks of zeros.
+    pub(crate) fn new(workers: usize) -> CounterBlocks {
+        CounterBlocks {
+            blocks: (0..=workers).map(|_| Counters::default()).collect(),
+            unknown_penalty: AtomicU8::new(Subclass::UNKNOWN.number() as u8),
+        }
+    }
+
+    /// The block of the worker with this number.
+    #[inline]
+    pub(crate) fn worker(&self, number: usize) -> &Counters {
+        &self.blocks[number]
+    }
+
+    /// How many workers there are blocks for.
+    pub(crate) fn workers_max(&self) -> usize {
+        self.blocks.len() - 1
+    }
+
+    /// The keeper's block. Only a thread that holds the keeper's lock adds to it, except to `note_ns`: the thread that
+    /// runs the round adds to that one.
+    pub(crate) fn keeper(&self) -> &Counters {
+        &self.blocks[self.blocks.len() - 1]
+    }
+
+    /// The subclass that items of unknown penalty are judged by.
+    pub(crate) fn unknown_penalty(&self) -> Subclass {
+        Subclass::from_number(self.unknown_penalty.load(Relaxed)).unwrap_or_default()
+    }
+
+    /// Takes the median of the penalties that were measured or stated so far for items whose penalty is unknown.
+    /// PAMA takes 100 ms, the mean of its workloads (section IV). Behind a back end that answers within a millisecond,
+    /// items that were stored without a miss would then outrank all others.
+    pub(crate) fn learn_unknown_penalty(&self) {
+        let mut counts = [0; Subclass::COUNT];
+        for block in &self.blocks {
+            for (sum, counter) in counts.iter_mut().zip(block.penalties()) {
+                *sum += counter.get();
+            }
+        }
+        let all: u64 = counts.iter().sum();
+        let mut below = 0;
+        let median = counts.iter().position(|count| {
+            below += count;
+            all > 0 && 2 * below >= all
+        });
+        let number = median.unwrap_or(Subclass::UNKNOWN.number());
+        self.unknown_penalty.store(number as u8, Relaxed);
+    }
+
+    /// The sum of all counters.
+    pub(crate) fn totals(&self) -> Totals {
+        let mut totals = Totals::default();
+        for block in &self.blocks {
+            totals.add(block);
+        }
+        totals
+    }
+
+    /// Bytes of all items that have an entry, those that have expired or were flushed included.
+    pub(crate) fn live_bytes(&self) -> u64 {
+        let (mut stored, mut died) = (0u64, 0u64);
+        for block in &self.blocks {
+            stored = stored.wrapping_add(block.bytes_stored.get());
+            died = died.wrapping_add(block.bytes_died.get());
+        }
+        stored.saturating_sub(died)
     }
 }
 

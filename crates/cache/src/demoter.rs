@@ -9,9 +9,9 @@
 
 use crate::admission::{Admission, Admitted, Offered};
 use crate::counters::Counters;
-use crate::departures::Destination;
+use crate::flash_level::{Exclusive, FlashLevel, to_unix_s};
+use crate::item_store::Destination;
 use crate::item_store::{ItemStore, Life};
-use crate::level::{Exclusive, FlashLevel, to_unix_s};
 use crate::penalties::remembered;
 use larder_flash::{Commit, Flash, FlashItem, Put, Recover};
 use larder_item::{Extension, FlashState, KeyHash, Location, PrefixesFull, State};
@@ -75,10 +75,10 @@ impl Levels<'_> {
     pub(crate) fn leave(&self, guard: &Guard<'_>, leaving: &Leaving, counters: &Counters) {
         match self.demoter {
             Some(demoter) => demoter.leave(self.store, guard, leaving, counters),
-            None if self.store.departures.are_wanted() => {
+            None if self.store.leaving.is_told() => {
                 let item = guard.item(leaving.at);
                 if self.store.life(leaving.at, &item) == Life::Live {
-                    self.store.tell_departure(&item, Destination::Nowhere);
+                    self.store.leaving.tell(&item, Destination::Nowhere, &self.store.clock);
                 }
             }
             None => {}
@@ -87,20 +87,20 @@ impl Levels<'_> {
 
     /// Whether live items leave memory to make room: not where they may leave only for flash, and flash has failed.
     pub(crate) fn evicts(&self) -> bool {
-        self.store.evicts()
-            && (self.store.may_lose() || self.demoter.is_some_and(|demoter| demoter.flash.is_on()))
+        self.store.leaving.happens()
+            && (self.store.leaving.may_lose() || self.demoter.is_some_and(|demoter| demoter.flash.is_on()))
     }
 
     /// Whether live items can leave memory now. If they may leave only for flash, and flash does not take them, copies
     /// of them would only take the columns that are left.
     pub(crate) fn can_evict(&self) -> bool {
-        self.store.may_lose() || (self.evicts() && !self.waits_for_flash())
+        self.store.leaving.may_lose() || (self.evicts() && !self.waits_for_flash())
     }
 
     /// Whether live items may leave memory only for flash, and flash has no room for them now: it may take them soon.
     pub(crate) fn waits_for_flash(&self) -> bool {
         let has_no_room = |flash: &Flash| flash.is_behind() || flash.is_index_full();
-        !self.store.may_lose() && self.demoter.is_some_and(|demoter| has_no_room(&demoter.flash))
+        !self.store.leaving.may_lose() && self.demoter.is_some_and(|demoter| has_no_room(&demoter.flash))
     }
 
     /// Whether room is not made now because a pass waits for the device to take invalidations.
@@ -114,8 +114,8 @@ impl Levels<'_> {
         self.demoter.is_some_and(|demoter| demoter.take_over(self.store, guard, leaving, counters))
     }
 
-    /// Before a bucket is locked: waits while so many invalidations wait for the device that it should not get more. It
-    /// does not wait for a device that takes nothing.
+    /// Before a bucket is locked: waits while more invalidations wait for the device than it should have. It does not
+    /// wait for a device that takes nothing.
     #[inline]
     pub(crate) fn wait_for_invalidations(&self, counters: &Counters) {
         if let Some(demoter) = self.demoter {
@@ -126,7 +126,7 @@ impl Levels<'_> {
     /// Flushes both levels.
     pub(crate) fn flush(&self) {
         match self.demoter {
-            None => self.store.raise_flush_floor(),
+            None => self.store.flush(),
             Some(demoter) => demoter.flush(self.store),
         }
     }
@@ -137,7 +137,7 @@ impl Levels<'_> {
     /// As many prefixes are being deleted, on one of the levels, as its table has room for. Then nothing is flushed.
     pub(crate) fn flush_prefix(&self, prefix: &[u8]) -> Result<(), PrefixesFull> {
         match self.demoter {
-            None => self.store.raise_prefix_floor(prefix),
+            None => self.store.flush_prefix(prefix),
             Some(demoter) => demoter.flush_prefix(self.store, prefix),
         }
     }
@@ -229,7 +229,7 @@ impl Demoter {
     fn flush(&self, store: &ItemStore) {
         let _one_at_a_time = self.flushing.lock().expect("no panic under this lock");
         self.flash.begin_flush();
-        store.raise_flush_floor();
+        store.flush();
         self.flash.end_flush();
     }
 
@@ -240,7 +240,7 @@ impl Demoter {
             return Err(PrefixesFull);
         }
         self.flash.begin_flush();
-        let raised = store.raise_prefix_floor(prefix);
+        let raised = store.flush_prefix(prefix);
         let dropped = raised.and_then(|()| self.flash.drop_prefix(prefix));
         self.flash.end_prefix_flush();
         dropped?;
@@ -264,7 +264,7 @@ impl Demoter {
             return SentParts::None;
         }
         let warmth = store.index.warmth_at(hash, at).unwrap_or(0);
-        if store.may_lose() && !self.is_admitted(store, hash, &item, warmth, counters) {
+        if store.leaving.may_lose() && !self.is_admitted(store, hash, &item, warmth, counters) {
             return SentParts::Refused(at);
         }
         if self.put_parts(guard, hash, &item) == Put::Stored {
@@ -297,7 +297,7 @@ impl Demoter {
             // A flush may have come since the item's life was looked at: see `docs/internals/concurrency.md`.
             Life::Live => {
                 let (is_right, to) = self.demote(store, guard, leaving, &item, counters);
-                store.tell_departure(&item, to);
+                store.leaving.tell(&item, to, &store.clock);
                 is_right && !store.is_flushed(leaving.at, &item)
             }
             Life::Expired | Life::Flushed => is_over_on_flash(life, &item),
@@ -355,7 +355,7 @@ impl Demoter {
         let item = guard.item(leaving.at);
         if self.holds_clean(leaving.hash, &item) {
             counters.elided.add(1);
-            store.tell_departure(&item, Destination::OnFlashAlready);
+            store.leaving.tell(&item, Destination::OnFlashAlready, &store.clock);
             return true;
         }
         let is_whole = item.value_bytes() as usize <= self.flash.part_bytes_max();
@@ -365,7 +365,7 @@ impl Demoter {
             return false;
         }
         counters.demoted.add(1);
-        store.tell_departure(&item, Destination::Flash);
+        store.leaving.tell(&item, Destination::Flash, &store.clock);
         // As in `leave_after`.
         if store.is_flushed(leaving.at, &item) {
             self.flash.invalidate(leaving.hash, item.key());
@@ -491,7 +491,7 @@ pub(crate) fn is_over_on_flash(life: Life, item: &Item<'_>) -> bool {
 /// What admission asks of an item that leaves memory.
 fn offered(store: &ItemStore, hash: KeyHash, item: &Item<'_>, warmth: u8) -> Offered {
     let state = item.state();
-    let subclass = remembered(state).unwrap_or(store.unknown_penalty());
+    let subclass = remembered(state).unwrap_or(store.counters.unknown_penalty());
     Offered { hash, bytes: bytes_of(item), warmth, fetched: state.has(State::FETCHED), subclass }
 }
 
@@ -603,7 +603,7 @@ mod tests {
         let found = bucket.entries().next().expect("the item is in memory");
         let at = found.entry.location;
         let leaving = Leaving { hash, at, warmth: 0, parts: SentParts::None };
-        demoter.leave_after(store, &guard, &leaving, store.keeper_counters(), || meanwhile(&cache));
+        demoter.leave_after(store, &guard, &leaving, store.counters.keeper(), || meanwhile(&cache));
         bucket.remove(&found);
         drop(bucket);
         match worker.fetch(1, hash, key) {

@@ -11,7 +11,7 @@ use larder_memory::ColumnId;
 /// Columns that one look goes over, at most. A round of the keeper looks once, so a sweep of four million columns,
 /// half a terabyte, takes under two minutes.
 const COLUMNS_PER_LOOK: u32 = 4096;
-/// A column is ranked when one part in so many of its bytes has expired or was flushed.
+/// A column is ranked when an eighth of its bytes has expired or was flushed.
 const RANKED_SHARE: u64 = 8;
 
 /// The columns found by the last sweep, and the sweep that is under way.

@@ -1,6 +1,6 @@
 //! Which keys are asked for most: a sketch of a sample of the requests.
 //!
-//! Workers note one key in so many, as they choose, with that number as its weight. The sketch is Space-Saving
+//! Workers note one key in `n`, for an `n` of their choice, with `n` as its weight. The sketch is Space-Saving
 //! (Metwally, Agrawal, El Abbadi, "Efficient computation of frequent and top-k elements in data streams", 2005) in
 //! [`SETS`] sets of [`WAYS`] counters, of which the hash of a key chooses one, so that little is looked through for a
 //! key. A key that has no counter takes the one of least weight in its set, and inherits that weight as the error by
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// Sets of counters, and the counters of each.
 const SETS: usize = 32;
 const WAYS: usize = 16;
-/// After so many seconds all that was counted counts half.
+/// After 60 seconds all that was counted counts half.
 const HALVE_EVERY_S: u64 = 60;
 
 /// A key that is asked for often.

@@ -53,17 +53,17 @@ mod column_bytes;
 mod commands;
 mod counters;
 mod demoter;
-mod departures;
+
+mod cache_options;
 mod expired_columns;
+mod flash_level;
 mod hot_keys;
 mod index_sampler;
 mod item_store;
 mod keeper;
 mod large_keys;
-mod level;
 mod lifetime_class;
 mod namespaces;
-mod options;
 mod padded;
 mod penalties;
 mod placement;
@@ -82,12 +82,14 @@ mod worth;
 pub use admission::AdmissionOptions;
 pub use budget::LIMIT_BYTES_MIN;
 pub use cache::Cache;
+pub use cache_options::{CacheError, CacheOptions, MemoryUse};
 pub use clock::Clock;
 pub use column_bytes::ColumnBytes;
 pub use commands::{Arith, ArithOutcome, Delete, DeleteOutcome, Mode, Store, StoreOutcome, Touched};
 pub use counters::{Counter, Counters, Totals};
-pub use departures::{Departure, Destination};
+pub use flash_level::{Exclusive, FlashLevel};
 pub use hot_keys::{HotKey, HotKeys, HotKeysReport};
+pub use item_store::{Departure, Destination};
 pub use larder_allocation::{
     ColumnBounds, Group, GroupStats, MoveReason, Objective, SizeClass, Subclass, WorthMode, WorthOptions,
 };
@@ -99,9 +101,7 @@ pub use larder_item::{Expiry, FOLDED_KEY_BYTES, KEY_BYTES_MAX, KeyHash, Location
 pub use larder_memory::check_keep_path;
 pub use larder_memory::{Alone, ColumnId, Gate, Item, Left, NodeId, NumaNodes, PagesWanted, Value};
 pub use large_keys::{LargeKey, LargeKeys};
-pub use level::{Exclusive, FlashLevel};
 pub use namespaces::{NAMESPACE_BYTES_MAX, NAMESPACES_MAX, Namespace, NamespaceStats, check_namespaces};
-pub use options::{CacheError, CacheOptions, MemoryUse};
 pub use placement::Placement;
 pub use ranking::{Candidate, ColumnStatus};
 pub use recovery::Recovered;

@@ -3,7 +3,7 @@
 use larder_item::Expiry;
 use larder_memory::Lifetimes;
 
-/// Open columns are at most one in so many of all columns, beside the two that every worker needs.
+/// Open columns are at most one in 20 of all columns, beside the two that every worker needs.
 const OPEN_SHARE: u64 = 20;
 
 /// Lifetimes that differ by a third at most, or by a second: two classes for each doubling.

@@ -89,7 +89,7 @@ pub(crate) fn recover(
             _ => sealed(column),
         }
     }
-    store.keeper_counters().bytes_stored.add(found.bytes);
+    store.counters.keeper().bytes_stored.add(found.bytes);
     store.share_out();
     let Found { items, bytes, expired, lost, damaged_columns, .. } = found;
     Some(Recovered { left, items, bytes, expired, lost, damaged_columns, took: started.elapsed() })

@@ -45,8 +45,8 @@ impl<T> PageQueue<T> {
         Vec::with_capacity(self.page_records)
     }
 
-    /// Queues a page and puts an empty one in its place. Returns whether so many pages wait now that the keeper should
-    /// be woken.
+    /// Queues a page and puts an empty one in its place. Returns whether the keeper should be woken, because many pages
+    /// wait now.
     fn exchange(&self, page: &mut Vec<T>) -> bool {
         let full = std::mem::take(page);
         if let Some(oldest) = self.full.force_push(full) {
@@ -163,7 +163,7 @@ impl<T> Default for PagePool<T> {
     }
 }
 
-/// The keeper is woken when one part in so many of the queue is full.
+/// The keeper is woken when an eighth of the queue is full.
 const WAKE_SHARE: usize = 8;
 
 impl<T> PagePool<T> {

@@ -33,18 +33,17 @@ use larder_temperature::Reference;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
-/// Live items are moved out of columns that have expired in part, and nothing is evicted, while more than one part in
-/// so many of the used bytes has expired or was flushed. With lifetimes spread evenly over a minute and 64 MiB, a
-/// 64th kept 96.6 % of what an oracle would and moved 5 items for 100 stores; a 256th kept 97.9 % and moved 31.
+/// Live items are moved out of columns that have expired in part, and nothing is evicted, while more than a
+/// 128th of the used bytes has expired or was flushed. With lifetimes spread evenly over a minute and 64 MiB, a 64th
+/// kept 96.6 % of what an oracle would and moved 5 items for 100 stores; a 256th kept 97.9 % and moved 31.
 const SOME_OVER_SHARE: u64 = 128;
-/// Where nothing may be evicted, a pass is worth its while when more than one part in so many of the mapped bytes is
-/// not live.
+/// Where nothing may be evicted, a pass is worth its while when more than a tenth of the mapped bytes is not live.
 const WORTH_A_PASS_SHARE: u64 = 10;
 /// Random columns among which the cheapest sparse one is looked for.
 const SAMPLED_COLUMNS: u32 = 32;
 /// So many sampled columns may be refused before the policy is asked.
 const SAMPLED_REFUSED_MAX: usize = 16;
-/// After so many columns in a row that shares keep, a column is drawn by lot. What shares keep was moved in a row, and
+/// After four columns in a row that shares keep, a column is drawn by lot. What shares keep was moved in a row, and
 /// lies in a row: in the policy's order a writer could wait for all of it.
 const SHARED_IN_A_ROW: usize = 4;
 /// Columns that are drawn until one is a candidate.
@@ -301,7 +300,7 @@ impl Selector {
             return None;
         }
         search.stage = Stage::Over;
-        let may_evict = store.evicts();
+        let may_evict = store.leaving.happens();
         if may_evict
             && search.shared % (SHARED_IN_A_ROW + 1) == SHARED_IN_A_ROW
             && let Some(column) = self.draw(store)
@@ -452,7 +451,7 @@ pub(crate) fn status(store: &ItemStore, column: ColumnId) -> Candidate {
         Candidate::Later
     } else {
         // A column from before a flush may hold chunks of a value that was stored after it.
-        let is_flushed = found.birth() < store.flush_floor() && group(store, column) & HOLDS_UNMOVABLE == 0;
+        let is_flushed = found.birth() < store.floors.flush() && group(store, column) & HOLDS_UNMOVABLE == 0;
         let expired = found.expired_bytes(store.clock.now_s());
         let live = if is_flushed { 0 } else { found.live_bytes().saturating_sub(expired) };
         Candidate::Ready(ColumnStatus {
@@ -511,7 +510,7 @@ pub(crate) fn set_queue(store: &ItemStore, column: &OpenColumn, queue: Queue) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::CacheOptions;
+    use crate::cache_options::CacheOptions;
     use crate::temperature::TemperatureKind;
     use larder_item::{Expiry, State};
     use larder_memory::{NewItem, NodeId, PagesWanted};
@@ -546,7 +545,7 @@ mod tests {
         let found = store.memory.column(id);
         let stored = found.live_bytes();
         found.died(stored - stored / 8 * live_eighths, Expiry::NEVER);
-        let counters = store.keeper_counters();
+        let counters = store.counters.keeper();
         counters.bytes_stored.add(stored.into());
         counters.bytes_died.add((stored - found.live_bytes()).into());
         selector.sealed(store, id);
@@ -585,7 +584,7 @@ mod tests {
         }
     }
 
-    /// Fills and seals a column of which so many eighths expire at `expiry`.
+    /// Fills and seals a column of which `eighths` eighths expire at `expiry`.
     fn expiring(store: &ItemStore, selector: &mut Selector, eighths: usize, expiry: Expiry) -> ColumnId {
         let mut open = store.take_column_near(NodeId::default(), 0).expect("a free column");
         let mut placed = 0;
@@ -598,7 +597,7 @@ mod tests {
             placed += 1;
         }
         let id = open.seal_at(2);
-        store.keeper_counters().bytes_stored.add(store.memory.column(id).live_bytes().into());
+        store.counters.keeper().bytes_stored.add(store.memory.column(id).live_bytes().into());
         selector.sealed(store, id);
         id
     }
@@ -663,7 +662,7 @@ mod tests {
         for nth in 0..=SHARED_MAX {
             let victim = selector.next(&store, &mut search).expect("the policy is asked again");
             if victim.chosen == Chosen::ByLot {
-                assert_eq!(nth % (SHARED_IN_A_ROW + 1), SHARED_IN_A_ROW, "after so many in a row");
+                assert_eq!(nth % (SHARED_IN_A_ROW + 1), SHARED_IN_A_ROW, "after four in a row");
                 by_lot += 1;
             } else {
                 assert_eq!(victim.column, columns[in_order % columns.len()]);

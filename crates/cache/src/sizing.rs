@@ -36,8 +36,8 @@ use std::num::NonZeroU8;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, MutexGuard};
 
-/// The samples and their pages take one part in so many of the memory limit, but never more than for [`KEYS_MAX`] keys
-/// in each sample of the whole cache, nor less than for [`KEYS_MIN`].
+/// The samples and their pages take one part in 500 of the memory limit, but never more than for [`KEYS_MAX`] keys in
+/// each sample of the whole cache, nor less than for [`KEYS_MIN`].
 const SHARE: u64 = 500;
 const KEYS_MIN: usize = 1024;
 const KEYS_MAX: usize = 8192;
@@ -49,11 +49,11 @@ const RATE_SHIFT: u32 = 5;
 /// Pages of the queue, and the uses in each.
 const QUEUE_PAGES: usize = 8;
 const PAGE_USES: usize = 128;
-/// The near sample spans so many times the items that memory can hold, and the wide one so many times what memory and
+/// The near sample spans eight times the items that memory can hold, and the wide one four times what memory and
 /// flash can hold together.
 const NEAR_SPAN: u64 = 8;
 const WIDE_SPAN: u64 = 4;
-/// One part in so many of the columns is in use before their live share counts.
+/// A quarter of the columns is in use before their live share counts.
 const USED_SHARE_MIN: u64 = 4;
 /// A curve of fewer sampled reads, or of fewer keys, is one of chance.
 const READS_MIN: u64 = 1000;
@@ -183,7 +183,7 @@ impl Sizing {
 pub enum NoCurve {
     /// No namespace has this name.
     NoSuchNamespace,
-    /// The samples of so many namespaces would take more than their part of the memory limit.
+    /// The samples of all namespaces would take more than their part of the memory limit.
     NoRoom {
         /// The least memory limit that leaves room for them, in bytes. What counts is the limit at the start.
         limit_bytes_needed: u64,
@@ -228,7 +228,7 @@ impl Room {
         Shares { whole, each: Sampled::keys_for(rest / namespaces as u64).min(NAMESPACE_KEYS_MAX) }
     }
 
-    /// The least room in which so many namespaces have samples.
+    /// The least room in which `namespaces` namespaces have samples.
     fn needed(&self, namespaces: usize) -> u64 {
         let of_whole = |whole| self.bytes_of(Shares { whole, each: 0 }, 0);
         let least = namespaces as u64 * Sampled::bytes_for(NAMESPACE_KEYS_MIN);
@@ -330,7 +330,7 @@ impl SizingDesk {
     pub(crate) fn tend(&self, store: &ItemStore, keeper: &KeeperHandle) {
         let mut samples = self.lock();
         let table = store.namespaces.table();
-        let unknown = store.unknown_penalty();
+        let unknown = store.counters.unknown_penalty();
         let now_s = store.clock.now_s();
         let columns = columns_bytes(store);
         let spans = (columns * NEAR_SPAN, (columns + samples.flash_bytes) * WIDE_SPAN);
@@ -347,7 +347,7 @@ impl SizingDesk {
             }
             self.uses.give_back(page);
         }
-        let totals = store.totals();
+        let totals = store.counters.totals();
         let reads = totals.get_hits + totals.get_misses + totals.uses_beside_gets;
         let mut counted = reads.saturating_sub(std::mem::replace(&mut samples.reads_seen, reads)) as f64;
         let dropped = self.uses.dropped_pages();
@@ -476,7 +476,7 @@ fn feed(sample: &mut Sampled, record: &UseRecord, unknown: Subclass) {
 /// the columns in use. While few columns are in use, that share says little.
 fn capacity_bytes(store: &ItemStore) -> u64 {
     let columns = columns_bytes(store);
-    let (used, live) = (store.used_bytes(), store.live_bytes());
+    let (used, live) = (store.used_bytes(), store.counters.live_bytes());
     match used * USED_SHARE_MIN < columns || live == 0 {
         true => columns,
         false => (u128::from(columns) * u128::from(live) / u128::from(used.max(live))) as u64,

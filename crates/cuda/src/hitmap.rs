@@ -46,18 +46,14 @@ const ROWS_MAX: usize = 1 << 20;
 /// After its first [`error`](DeviceHitmap::error) it marks nothing and reports every key as cold.
 /// [`ResilientHitmap`](larder_temperature::ResilientHitmap) then continues on the CPU.
 pub struct CudaHitmap {
-    number: u32,
-    name: String,
-    mode: MemoryMode,
+    device: Device,
     timeout: Duration,
     error: Option<CudaError>,
     shape: Shape,
     /// Where an aging stands: at a line, or at a step of [`Shape::aging`].
     cursor: Option<u64>,
     map: DeviceMemory,
-    /// Batches use these pages in turn: the host fills one while the device reads the other.
-    pages: [Page; 2],
-    next_page: usize,
+    pages: Pages,
     lookup_page: Page,
     stage: PinnedMemory,
     staged: Event,
@@ -66,6 +62,27 @@ pub struct CudaHitmap {
     ready: Event,
     kernels: Kernels,
     context: Arc<Context>,
+}
+
+/// Which device it is, and which kind of its memory the map lies in.
+struct Device {
+    number: u32,
+    name: String,
+    mode: MemoryMode,
+}
+
+/// Batches use these pages in turn: the host fills one while the device reads the other.
+struct Pages {
+    pages: [Page; 2],
+    next: usize,
+}
+
+impl Pages {
+    fn next(&mut self) -> &mut Page {
+        let page = &mut self.pages[self.next];
+        self.next = 1 - self.next;
+        page
+    }
 }
 
 impl std::fmt::Debug for CudaHitmap {
@@ -88,16 +105,13 @@ impl CudaHitmap {
         let context = Context::of(number)?;
         let page = || Page::new(&context);
         let hitmap = CudaHitmap {
-            number,
-            name: context.name()?,
-            mode,
+            device: Device { number, name: context.name()?, mode },
             timeout: TIMEOUT,
             error: None,
             shape,
             cursor: None,
             map: DeviceMemory::new(&context, shape.bytes(), mode)?,
-            pages: [page()?, page()?],
-            next_page: 0,
+            pages: Pages { pages: [page()?, page()?], next: 0 },
             lookup_page: page()?,
             stage: PinnedMemory::new(&context, STAGE_BYTES)?,
             staged: Event::new(&context, false)?,
@@ -182,8 +196,7 @@ impl CudaHitmap {
     /// Submits a batch. The `events` are recorded before the copy, after it, and at the end.
     fn submit(&mut self, references: &[Reference], events: Option<&[Event; 3]>) -> Result<(), CudaError> {
         let record = |at: usize| events.map_or(Ok(()), |events| self.marks.record(&events[at]));
-        let page = &mut self.pages[self.next_page];
-        self.next_page = 1 - self.next_page;
+        let page = self.pages.next();
         let count =
             page.fill(&self.context, self.timeout, references.iter().map(|reference| reference.bits()))?;
         record(0)?;
@@ -256,7 +269,7 @@ impl CudaHitmap {
     /// Grows the map by the factor `times`, a power of two. The old map exists until the new one is complete.
     fn multiply(&mut self, times: u64) -> Result<(), CudaError> {
         let shape = self.shape.multiplied(times);
-        let map = DeviceMemory::new(&self.context, shape.bytes(), self.mode)?;
+        let map = DeviceMemory::new(&self.context, shape.bytes(), self.device.mode)?;
         // What has to be copied `times` times is copied once, and then the copies made so far are doubled.
         let doublings = || (0..times.ilog2()).map(|doubling| 1usize << doubling);
         match shape {
@@ -348,8 +361,9 @@ impl Hitmap for CudaHitmap {
     }
 
     fn processor(&self) -> String {
-        let memory = if self.mode == MemoryMode::Managed { ", managed memory" } else { "" };
-        format!("CUDA device {} ({}{memory})", self.number, self.name)
+        let Device { number, name, mode } = &self.device;
+        let memory = if *mode == MemoryMode::Managed { ", managed memory" } else { "" };
+        format!("CUDA device {number} ({name}{memory})")
     }
 }
 

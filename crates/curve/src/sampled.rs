@@ -19,7 +19,7 @@ use std::collections::BinaryHeap;
 
 /// Distances are known to within 1 part in 2^6.
 const DISTANCE_BITS: u32 = 7;
-/// Counts are halved when so many uses were counted for each key that the sample may have.
+/// Counts are halved when this number of uses was counted for each key that the sample may have.
 const READS_PER_KEY: u64 = 32;
 /// Bytes of memory for each key of a full sample, as measured, the histograms not included.
 const KEY_BYTES: u64 = 124;
@@ -60,11 +60,7 @@ pub struct Sampled {
     now_s: u32,
     keys_max: usize,
     span_bytes: u64,
-    /// Digests are below 2^`digest_bits`.
-    digest_bits: u32,
-    /// Keys with a digest below this number are in the sample.
-    below: u32,
-    below_max: u32,
+    chosen: Chosen,
     /// Distances of reads, each counted with the weight 1 / rate.
     distances: Histogram,
     /// The same, weighted by the cost of a miss as well.
@@ -76,6 +72,15 @@ pub struct Sampled {
     reads: f64,
     reads_sampled: u64,
     reads_to_halving: u64,
+}
+
+/// Which keys are in the sample.
+struct Chosen {
+    /// Digests are below 2^`digest_bits`.
+    digest_bits: u32,
+    /// Keys with a digest below this number are in the sample.
+    below: u32,
+    below_max: u32,
 }
 
 impl Sampled {
@@ -95,9 +100,7 @@ impl Sampled {
             now_s: 0,
             keys_max,
             span_bytes: u64::MAX,
-            digest_bits,
-            below,
-            below_max: below,
+            chosen: Chosen { digest_bits, below, below_max: below },
             distances: Histogram::new(DISTANCE_BITS),
             costs: Histogram::new(DISTANCE_BITS),
             counted: 0.0,
@@ -113,7 +116,7 @@ impl Sampled {
         HISTOGRAM_BYTES + keys as u64 * KEY_BYTES
     }
 
-    /// The number of keys that fit into so many bytes of memory.
+    /// The number of keys that fit into `bytes` bytes of memory.
     pub fn keys_for(bytes: u64) -> usize {
         (bytes.saturating_sub(HISTOGRAM_BYTES) / KEY_BYTES) as usize
     }
@@ -141,7 +144,7 @@ impl Sampled {
 
     /// Keys with a digest below this number are in the sample.
     pub fn below(&self) -> u32 {
-        self.below
+        self.chosen.below
     }
 
     /// The number of keys in the sample.
@@ -160,7 +163,7 @@ impl Sampled {
     }
 
     fn scale(&self) -> f64 {
-        2_f64.powi(self.digest_bits as i32) / f64::from(self.below.max(1))
+        2_f64.powi(self.chosen.digest_bits as i32) / f64::from(self.chosen.below.max(1))
     }
 
     /// Counts `reads` reads of any keys: the denominator of all ratios.
@@ -170,7 +173,7 @@ impl Sampled {
 
     /// A key was read. `found` is known if the cache had the item.
     pub fn read(&mut self, digest: u32, found: Option<Use>) {
-        if digest >= self.below {
+        if digest >= self.chosen.below {
             return;
         }
         let scale = self.scale();
@@ -206,7 +209,7 @@ impl Sampled {
 
     /// A key was stored.
     pub fn store(&mut self, digest: u32, stored: Use) {
-        if digest >= self.below {
+        if digest >= self.chosen.below {
             return;
         }
         match self.stack.number(digest.into()) {
@@ -230,7 +233,7 @@ impl Sampled {
         self.by_digest.clear();
         self.costs_us.clear();
         self.expire_s.clear();
-        self.below = self.below_max;
+        self.chosen.below = self.chosen.below_max;
     }
 
     /// Allows `keys` keys from now on, at least one. A sample of more gives those of the largest digests up, and the
@@ -246,7 +249,7 @@ impl Sampled {
             self.by_digest = BinaryHeap::new();
             for (key, bytes) in stack.rising() {
                 let (digest, number) = (key as u32, stack.number(key).unwrap_or(0));
-                if digest < self.below {
+                if digest < self.chosen.below {
                     let (cost_us, expires_s) = (costs_us[number], expire_s[number]);
                     self.insert(digest, Use { bytes, cost_us, expires_s });
                 }
@@ -257,7 +260,7 @@ impl Sampled {
     /// Takes a smaller share of the keys, 7/8 of the present one, unless the sample is small already.
     pub fn thin_out(&mut self) {
         if self.keys() > self.keys_max / 4 {
-            self.lower_to(self.below - self.below / 8);
+            self.lower_to(self.chosen.below - self.chosen.below / 8);
         }
     }
 
@@ -308,9 +311,9 @@ impl Sampled {
 
     /// From now on only digests below `below` are in the sample. Earlier counts keep the weight they had.
     fn lower_to(&mut self, below: u32) {
-        self.below = below.max(1);
+        self.chosen.below = below.max(1);
         while let Some(&largest) = self.by_digest.peek()
-            && largest >= self.below
+            && largest >= self.chosen.below
         {
             self.by_digest.pop();
             self.stack.forget(largest.into());

@@ -14,7 +14,7 @@ use crate::coloured::{AssembleError, Colouring};
 use crate::column::SlabId;
 use crate::kept::KeptFile;
 use crate::machine;
-use crate::options::{MemoryError, PAGE_BYTES, PageKind, PagesWanted, SLAB_BYTES};
+use crate::memory_options::{MemoryError, PAGE_BYTES, PageKind, PagesWanted, SLAB_BYTES};
 use crate::pool::SlabPages;
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anonymous, mprotect, munmap};
 use std::ffi::c_void;

@@ -2,7 +2,7 @@
 
 use crate::column::SlabId;
 use crate::kept::KeptFile;
-use crate::options::{MemoryError, PageKind, PagesWanted, SLAB_BYTES};
+use crate::memory_options::{MemoryError, PageKind, PagesWanted, SLAB_BYTES};
 use crate::pool::SlabPages;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::io;

@@ -14,7 +14,7 @@
 //! less evenly over the cache, and nothing else changes.
 
 use crate::machine;
-use crate::options::{PAGE_BYTES, SLAB_BYTES};
+use crate::memory_options::{PAGE_BYTES, SLAB_BYTES};
 use rustix::mm::{Advice, MapFlags, MremapFlags, ProtFlags, madvise, mmap_anonymous, mremap_fixed, munmap};
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -5,7 +5,7 @@
 
 use crate::column::Column;
 use crate::kept::KeptFile;
-use crate::options::MemoryError;
+use crate::memory_options::MemoryError;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use std::ops::Deref;
 use std::ptr::null_mut;

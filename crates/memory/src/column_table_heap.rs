@@ -2,7 +2,7 @@
 
 use crate::column::Column;
 use crate::kept::KeptFile;
-use crate::options::MemoryError;
+use crate::memory_options::MemoryError;
 use std::ops::Deref;
 
 /// As the table of `column_table.rs`.

@@ -46,7 +46,7 @@ impl Lifetimes {
         Lifetimes { step_log2: log2.saturating_sub(5), parts_log2: 3 }
     }
 
-    /// The bucket of what expires so many seconds after the column was opened.
+    /// The bucket of what expires `after_s` seconds after the column was opened.
     #[inline]
     pub(crate) fn bucket(self, after_s: u32) -> usize {
         let (steps, parts) = (after_s >> self.step_log2, u32::from(self.parts_log2));

@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 /// The first slabs get small pages, so that a small cache takes little memory: 64 MiB. Beyond that, the rest of a huge
 /// page is at most a 32nd of what is used.
 const SMALL_SLABS: u32 = 32;
-/// A huge page may cost so many percent of what the small pages of a slab cost.
+/// A huge page may cost 150 percent of what the small pages of a slab cost.
 const DEARER_MAX_PERCENT: u64 = 150;
-/// One slab in so many gets a huge page although they were dear, to see whether they still are.
+/// One slab in 64 gets a huge page although they were dear, to see whether they still are.
 const TRIED_EVERY: u32 = 64;
 
 /// What the first touch of a slab costs on either kind of pages.

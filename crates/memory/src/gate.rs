@@ -42,7 +42,7 @@ pub struct Alone<'g> {
 }
 
 impl Gate {
-    /// A gate for so many workers, none of which is inside.
+    /// A gate for `workers` workers, none of which is inside.
     pub fn new(workers: usize) -> Gate {
         Gate {
             inside: (0..workers).map(|_| Inside(AtomicBool::new(false))).collect(),

@@ -16,7 +16,7 @@
 
 use crate::column::{Column, SlabId};
 use crate::machine;
-use crate::options::{KeepOptions, Left, MemoryError, SLAB_BYTES};
+use crate::memory_options::{KeepOptions, Left, MemoryError, SLAB_BYTES};
 use head::{Layout, Unusable};
 use rustix::fs::{FallocateFlags, fallocate, fstatfs};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};

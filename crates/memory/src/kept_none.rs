@@ -14,7 +14,7 @@ impl KeptFile {
         match *self {}
     }
 
-    pub(crate) fn left(&self) -> &crate::options::Left {
+    pub(crate) fn left(&self) -> &crate::memory_options::Left {
         match *self {}
     }
 

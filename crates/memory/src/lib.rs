@@ -41,8 +41,8 @@ mod kept;
 mod kept;
 mod machine;
 mod memory;
+mod memory_options;
 mod numa;
-mod options;
 mod pool;
 mod prefetch;
 mod shim;
@@ -60,10 +60,10 @@ pub use memory::open_column::{NewChunked, NewItem, OpenColumn};
 pub use memory::pin::{ChunkSpace, ColumnPin};
 pub use memory::reader::Reader;
 pub use memory::{FreshPages, Memory, RESERVE_BYTES_MAX};
-pub use numa::{NodeId, NumaNodes};
-pub use options::{
+pub use memory_options::{
     COLUMN_BYTES_DEFAULT, COLUMN_BYTES_MAX, COLUMN_BYTES_MIN, COLUMNS_WANTED_MIN, Geometry,
     INLINE_VALUE_BYTES_MAX_DEFAULT, KeepOptions, Left, MemoryError, MemoryOptions, PageKind, PagesWanted,
     SLAB_BYTES,
 };
+pub use numa::{NodeId, NumaNodes};
 pub use prefetch::prefetch_read;

@@ -1,7 +1,7 @@
 //! What the machine reports about itself: cache geometry, huge pages, limits. Each value is a hint that is read
 //! once.
 
-use crate::options::{COLUMN_BYTES_DEFAULT, COLUMN_BYTES_MAX, COLUMN_BYTES_MIN, COLUMNS_WANTED_MIN};
+use crate::memory_options::{COLUMN_BYTES_DEFAULT, COLUMN_BYTES_MAX, COLUMN_BYTES_MIN, COLUMNS_WANTED_MIN};
 use std::path::Path;
 
 /// Bytes that cover every set of the second-level cache once, if the machine describes its cache.

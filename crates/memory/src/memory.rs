@@ -14,11 +14,11 @@ use crate::first_touch::FirstTouch;
 use crate::kept::KeptFile;
 use crate::kept::head::Head;
 use crate::machine;
-use crate::numa::{NodeId, NumaNodes, Stripes};
-use crate::options::{
+use crate::memory_options::{
     COLUMN_BYTES_MAX, COLUMN_BYTES_MIN, Geometry, Left, MemoryError, MemoryOptions, PageKind, PagesWanted,
     SLAB_BYTES,
 };
+use crate::numa::{NodeId, NumaNodes, Stripes};
 use crate::pool::Pool;
 use larder_item::{Location, VALUE_LENGTH_MAX};
 use std::path::Path;
@@ -146,7 +146,7 @@ impl Memory {
     #[cfg(not(any(miri, loom)))]
     pub fn on_file(
         options: MemoryOptions,
-        keep: &crate::options::KeepOptions,
+        keep: &crate::memory_options::KeepOptions,
     ) -> Result<Memory, MemoryError> {
         let wanted = settle(&options)?;
         let reserve_bytes = options.reserve_bytes.unwrap_or(0).max(options.limit_bytes);
@@ -175,7 +175,10 @@ impl Memory {
 
     /// There are no files here.
     #[cfg(any(miri, loom))]
-    pub fn on_file(_: MemoryOptions, keep: &crate::options::KeepOptions) -> Result<Memory, MemoryError> {
+    pub fn on_file(
+        _: MemoryOptions,
+        keep: &crate::memory_options::KeepOptions,
+    ) -> Result<Memory, MemoryError> {
         Err(MemoryError::Keep { path: keep.path.clone(), what: "there are no files here".to_owned() })
     }
 

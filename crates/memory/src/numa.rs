@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The node of a column follows from its number. A stripe is a single slab in a small arena. In a large one it is
-//! longer: the kernel keeps a mapping for each stripe, and gives a process only so many.
+//! longer: the kernel keeps a mapping for each stripe, and gives a process a limited number of them.
 
 use crate::column::SlabId;
 use std::path::Path;
@@ -19,7 +19,7 @@ const NODES: &str = "/sys/devices/system/node";
 const STATUS: &str = "/proc/self/status";
 /// Numbers of CPUs and nodes are below this.
 const NUMBERS_MAX: usize = 1 << 16;
-/// The arena has about so many stripes at most.
+/// The arena has about 8,192 stripes at most.
 const STRIPES_MAX: u32 = 8192;
 
 /// The number of a node, counted from 0 without gaps. The kernel's own numbers may have gaps.

@@ -93,7 +93,7 @@ pub(crate) struct Pool {
     next_birth: u64,
 }
 
-/// One part in so many of a slab's columns may be free when a huge page takes the place of small ones.
+/// An eighth of a slab's columns may be free when a huge page takes the place of small ones.
 const COMPLETE_FREE_SHARE: u32 = 8;
 /// Slabs with equally many free columns whose live bytes one `choose_release` compares.
 const RELEASE_CANDIDATES_MAX: usize = 64;

@@ -283,6 +283,7 @@ fn cache_options(settings: &Settings) -> CacheOptions {
         },
         keep: settings.keep.clone(),
         column_bytes: settings.column_bytes,
+        inline_value_bytes: None,
         placement: settings.placement,
         hashpower: settings.hashpower,
         seed: None,

@@ -44,7 +44,7 @@ pub struct Arm {
     pub share: f64,
     /// Whether the oldest item gives instead, in whichever queue it is. Together the queues are then one.
     pub in_order: bool,
-    /// An item goes on to the main queue after so many reads. Above [`WARMTH_MAX`]: reads do not count.
+    /// An item goes on to the main queue after this number of reads. Above [`WARMTH_MAX`]: reads do not count.
     pub reads: u8,
     /// An item also goes on if its key was evicted so lately.
     pub comes_back: Return,

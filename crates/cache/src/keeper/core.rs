@@ -1,6 +1,7 @@
 //! What the keeper remembers between columns, and what it does to one column.
 
 use super::fresh_memory::FreshMemory;
+use super::namespace_sample::estimate_namespaces;
 use super::pass::Pass;
 use super::prefix_sweep::PrefixSweep;
 use super::repartition::Repartition;
@@ -165,7 +166,7 @@ impl Keeper {
         if self.namespaces_looked.is_none_or(|looked| looked.elapsed() >= NAMESPACES_PERIOD) {
             self.namespaces_looked = Some(Instant::now());
             let Keeper { pass, random, .. } = self;
-            pass.with_guard(|guard| store.namespaces.estimate(store, &guard, random));
+            pass.with_guard(|guard| estimate_namespaces(store, &guard, random));
         }
     }
 

@@ -10,15 +10,15 @@ use std::time::{Duration, Instant};
 
 /// The keeper is ahead by what the writers take in this time: its period, in which it may be late.
 const AHEAD: Duration = Duration::from_millis(100);
-/// It is ahead by so many bytes at most, and by one part in so many of what is used, or a slab if that is more: a small
-/// cache stays small, however fast it is written.
+/// It is ahead by 64 MiB at most, and by an eighth of what is used, or a slab if that is more: a small cache stays
+/// small, however fast it is written.
 const AHEAD_BYTES_MAX: u64 = 64 << 20;
 const AHEAD_SHARE: u64 = 8;
 /// Rates are measured over this time at least.
 const MEASURED_MIN: Duration = Duration::from_millis(20);
-/// At so many bytes a second the first touch may hold writers up.
+/// At 16 MB a second the first touch may hold writers up.
 const HURRIED_BYTES_PER_S: f64 = 16e6;
-/// Below so many bytes a second there is time to put huge pages in place of small ones.
+/// Below 2 MB a second there is time to put huge pages in place of small ones.
 const QUIET_BYTES_PER_S: f64 = 2e6;
 /// Memory that was taken ahead and is not used is given back after this time without fresh memory.
 const GIVEN_BACK_AFTER: Duration = Duration::from_secs(5);

@@ -199,7 +199,7 @@ impl KeeperHandle {
 #[cfg(test)]
 mod tests {
     use crate::cache::Cache;
-    use crate::options::CacheOptions;
+    use crate::cache_options::CacheOptions;
 
     #[test]
     fn statistics_do_not_wait_for_the_keeper() {

@@ -6,6 +6,7 @@
 //!   the keeper, tell it of sealed columns, leave references for it, and help it when they find no free column.
 //! * [`Round`] (`round.rs`) is one round of the keeper's work. It takes the lock for one column at a time, so that a
 //!   writer that waits for room can help in between.
+//! * `namespace_sample.rs` estimates what each tenant has.
 //! * `fresh_memory.rs` says how much memory is taken from the machine ahead of the writers.
 //! * `repartition.rs` moves hot items to columns of their own while there is room.
 //! * `pass.rs` empties one column; `survivors.rs` has the columns that it moves items to; `time_slice.rs` says when
@@ -14,6 +15,7 @@
 mod core;
 mod fresh_memory;
 mod handle;
+mod namespace_sample;
 mod pass;
 mod prefix_sweep;
 mod repartition;

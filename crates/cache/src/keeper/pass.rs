@@ -26,7 +26,7 @@ use larder_memory::{ColumnId, Guard, Item, NewChunked, NewItem, OpenColumn, Read
 const PREFETCHED_TOGETHER: usize = 32;
 /// Records between two looks at whether the time slice is over.
 const RECORDS_PER_LOOK: usize = 8;
-/// Items that expire within so many seconds are not moved to the columns of hot items.
+/// Items that expire within an hour are not moved to the columns of hot items.
 const EXPIRES_SOON_S: u32 = 3600;
 
 /// What every pass needs.
@@ -130,7 +130,7 @@ impl Pass {
         slice: &mut TimeSlice,
     ) -> Emptied {
         let store = levels.store;
-        let counters = store.keeper_counters();
+        let counters = store.counters.keeper();
         let worked_before = slice.worked();
         self.reader.online();
         let emptied = self.empty_column(levels, selector, victim, slice, counters);
@@ -159,7 +159,7 @@ impl Pass {
         }
         verdicts.clear();
         shares.clear();
-        // The policy remembers what it let go: it is not asked where nothing can go now.
+        // The policy remembers an item that it judged to be evicted. Where no item can leave now, it is not asked.
         if may_evict && !judged.is_empty() && !levels.can_evict() {
             return Emptied::NoRoom;
         }
@@ -171,7 +171,7 @@ impl Pass {
                 let live = met.iter().filter(|met| matches!(met.kind, MetKind::Live(_)));
                 shares.extend(live.map(|met| Share::of(&standings, guard.item(met.at).key())));
             }
-            // The policy is not asked about a column that stays: it remembers what it let go.
+            // The policy is not asked about a column that stays: it would remember items as evicted that are not.
             if victim.may_stay()
                 && queue == Queue::Probation
                 && is_full_of_spared(judged, shares, column_bytes)
@@ -239,7 +239,7 @@ impl Pass {
         to: MovesTo,
         seen: &[(Location, u8)],
     ) -> (usize, bool) {
-        let (store, counters) = (levels.store, levels.store.keeper_counters());
+        let (store, counters) = (levels.store, levels.store.counters.keeper());
         let Pass { reader, survivors, .. } = self;
         let guard = reader.pin();
         seen.iter().for_each(|(at, _)| guard.prefetch(*at));
@@ -313,8 +313,8 @@ fn meet(
 ) -> bool {
     met.clear();
     judged.clear();
-    store.learn_unknown_penalty();
-    let unknown = store.unknown_penalty();
+    store.counters.learn_unknown_penalty();
+    let unknown = store.counters.unknown_penalty();
     let records = store.memory.records(guard, column);
     // A large value may have begun to be sent since the column was chosen.
     if records.is_refused() {
@@ -393,7 +393,7 @@ impl Settle<'_, '_> {
         let item = guard.item(met.at);
         let mut life = store.life(met.at, &item);
         let verdict = match verdict {
-            Verdict::Evict if life == Life::Live && !store.may_lose() => {
+            Verdict::Evict if life == Life::Live && !store.leaving.may_lose() => {
                 let warmth = found.entry.warmth;
                 let leaving = Leaving { hash: met.hash, at: met.at, warmth, parts };
                 if self.levels.leave_for_flash(guard, &leaving, counters) {
@@ -422,7 +422,7 @@ impl Settle<'_, '_> {
                 // Columns are on their way back and come as soon as every worker has passed a quiescent point. Warm
                 // items are not evicted just because the pass did not wait for that.
                 None if store.memory.returning_columns() > 0 => return Emptied::NoRoom,
-                None if !self.may_evict || !store.may_lose() => return Emptied::Refused,
+                None if !self.may_evict || !store.leaving.may_lose() => return Emptied::Refused,
                 None if self.is_kept => return Emptied::Shared,
                 None => {}
             }
@@ -451,7 +451,7 @@ impl Settle<'_, '_> {
         if !self.may_evict && life == Life::Live {
             return Emptied::Refused;
         }
-        if life == Life::Live && !store.may_lose() {
+        if life == Life::Live && !store.leaving.may_lose() {
             let leaving = Leaving { hash: met.hash, at: owner, warmth: found.entry.warmth, parts };
             if !self.levels.leave_for_flash(self.guard, &leaving, self.counters) {
                 return Emptied::Refused;
@@ -511,7 +511,7 @@ impl Settle<'_, '_> {
     fn copy(&mut self, at: Location, item: &Item<'_>, warmth: u8) -> Option<Location> {
         let store = self.levels.store;
         let node = store.memory.node_of(store.memory.column_of(at));
-        let floor = store.highest_floor();
+        let floor = store.floors.highest();
         let zone = match self.to {
             MovesTo::Queue(queue) => Zone::Kept(queue, warmth),
             MovesTo::Hot => Zone::Hot,

@@ -56,7 +56,7 @@ impl PrefixSweep {
     /// Does a bounded part of the work. Returns whether there is more to do now.
     pub(super) fn go_on(&mut self, levels: Levels<'_>, selector: &mut Selector, pass: &mut Pass) -> bool {
         let store = levels.store;
-        let prefixes = store.prefixes();
+        let prefixes = store.floors.prefixes();
         if prefixes.is_empty() {
             self.stage = Stage::Idle;
             return false;
@@ -95,8 +95,8 @@ impl PrefixSweep {
 
     /// Removes what is deleted of the buckets from `first` on. Returns the first bucket behind them, if there is one.
     fn walk(&mut self, store: &ItemStore, pass: &mut Pass, first: u64) -> Option<u64> {
-        let (floor, prefixes, seen) = (self.floor, store.prefixes(), &mut self.seen);
-        let counters = store.keeper_counters();
+        let (floor, prefixes, seen) = (self.floor, store.floors.prefixes(), &mut self.seen);
+        let counters = store.counters.keeper();
         pass.with_guard(|guard| {
             seen.clear();
             let mut next = Some(first);

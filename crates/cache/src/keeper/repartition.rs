@@ -25,17 +25,17 @@ use larder_item::Location;
 use larder_memory::{ColumnId, ColumnState};
 use std::time::{Duration, Instant};
 
-/// One bucket in so many belongs to the gauge.
+/// One bucket in 1,024 belongs to the gauge.
 const GAUGE_SHARE: u64 = 1024;
-/// The gauge has so many buckets at least, or all there are.
+/// The gauge has 512 buckets at least, or all there are.
 const GAUGE_BUCKETS_MIN: u64 = 512;
 /// The share of the gauge's entries that were read at which the index is searched first, and at which entries cool.
 const FIRST_SEARCH: f64 = 1.0 / 32.0;
 const COOLS: f64 = 0.5;
-/// Items are moved if so many times more of them are hot than luck explains, and so many entries of the gauge at least.
+/// Items are moved if four times more of them are hot than luck explains, and four entries of the gauge at least.
 const TIMES_LUCK: f64 = 4.0;
 const HOT_MIN: u64 = 4;
-/// Hot items may take one part in so many of the live bytes.
+/// Hot items may take a 24th of the live bytes.
 const HOT_SHARE: u64 = 24;
 /// Buckets between two looks at the time, and at whether another thread wants the keeper.
 pub(super) const BUCKETS_AT_ONCE: u64 = 128;
@@ -95,7 +95,7 @@ impl Repartition {
                 self.next_search = (self.next_search * 2.0).max(read);
                 self.hot_bytes = hot_bytes(store);
                 if gauge.is_skewed() {
-                    store.keeper_counters().hot_searches.add(1);
+                    store.counters.keeper().hot_searches.add(1);
                     self.under_way = Some((Walk::Search, 0));
                 }
             }
@@ -108,7 +108,7 @@ impl Repartition {
         let Some((walk, first)) = self.under_way else { return false };
         pass.online();
         let next = self.walk(levels.store, walk, first);
-        let counters = levels.store.keeper_counters();
+        let counters = levels.store.counters.keeper();
         let (up, is_stuck) = pass.move_items(levels, selector, MovesTo::Hot, &self.seen);
         counters.moved_up.add(up as u64);
         let (down, _) = pass.move_items(levels, selector, MovesTo::Queue(Queue::Main), &self.fallen);
@@ -126,8 +126,8 @@ impl Repartition {
     fn walk(&mut self, store: &ItemStore, walk: Walk, first: u64) -> Option<u64> {
         self.seen.clear();
         self.fallen.clear();
-        let (hot_bytes_max, step) = (store.live_bytes() / HOT_SHARE, gauge_step(store));
-        let item_bytes = store.live_bytes() / store.index.len().max(1);
+        let (hot_bytes_max, step) = (store.counters.live_bytes() / HOT_SHARE, gauge_step(store));
+        let item_bytes = store.counters.live_bytes() / store.index.len().max(1);
         let mut next = Some(first);
         while let Some(bucket) = next.filter(|bucket| *bucket < first + BUCKETS_AT_ONCE) {
             store.index.prefetch_bucket(bucket + PREFETCHED);

@@ -10,26 +10,25 @@ use crate::selector::{Need, Search};
 use larder_memory::{ColumnId, ColumnState, SlabId};
 use std::time::{Duration, Instant};
 
-/// The keeper gives references at most one part in so many of its period. Pages it does not get to are dropped in the
-/// queue.
+/// The keeper gives references at most a quarter of its period. Pages it does not get to are dropped in the queue.
 const REFERENCES_SHARE: u32 = 4;
-/// Giving slabs back, reclaiming what was flushed, and sweeping prefixes have one part in so many of a period each,
-/// also while writers take columns as fast as the keeper makes room: together a tenth. Making room has the rest.
+/// Giving slabs back, reclaiming what was flushed, and sweeping prefixes have a 30th of a period each, also while
+/// writers take columns as fast as the keeper makes room: together a tenth. Making room has the rest.
 const TASK_SHARE: u32 = 30;
 const TASKS_BEHIND_ROOM: u32 = 3;
-/// Expired columns that one round empties although nobody needs them: one in so many of all columns, but so many at
-/// least.
+/// Expired columns that one round empties although nobody needs them: one in 1,024 of all columns, but 32 at least.
 const EXPIRED_SHARE_OF_ROUND: u32 = 1024;
 const EXPIRED_MIN_OF_ROUND: u32 = 32;
-/// Hot items are moved while one part in so many of the columns can be taken: in a cache that may still be being
-/// filled, and in one that has taken no fresh memory for some seconds.
+/// Hot items are moved while a part of the columns can be taken: a quarter in a cache that may still be being filled, a
+/// sixteenth in one that has taken no fresh memory for some seconds.
 const ROOM_SHARE: u64 = 4;
 const ROOM_SHARE_AT_REST: u64 = 16;
 /// Slabs that may be held up by one of their columns before a round of giving back ends.
 const STUCK_SLABS_MAX: usize = 8;
-/// Rounds without another try, where nothing may be evicted and so many slabs could not be given back.
+/// Where nothing may be evicted and slabs could not be given back, the next 20 rounds do not try again.
 const ROUNDS_OF_REST: u32 = 20;
-/// If the policy needs so few bytes more or less than what is set aside for it, the limit is not shared out anew.
+/// The limit is shared out anew only if the policy needs at least this number of bytes more, or less, than what is set
+/// aside for it.
 const TEMPERATURE_STEP_BYTES: u64 = 64 << 10;
 
 /// One round: read references, bring retired columns back, hold enough free ones ready, give slabs back that the limit
@@ -109,7 +108,7 @@ impl Round<'_> {
         }
     }
 
-    /// Begins a task that has a share of its own, with so many others behind it.
+    /// Begins a task that has a share of its own, with `behind` others behind it.
     fn begin_task(&mut self, behind: u32) {
         self.slice.begin_task(ROUND_PERIOD / TASK_SHARE, behind * ROUND_PERIOD / TASK_SHARE);
     }
@@ -290,7 +289,7 @@ impl Round<'_> {
         has_released
     }
 
-    /// Tries so often as `columns` says to have so many columns free, before a slab is given back.
+    /// Tries `columns` times at most to have `columns` columns free, before a slab is given back.
     fn hold_ready(&mut self, columns: usize) {
         let Round { store, .. } = *self;
         for _ in 0..columns {
@@ -359,7 +358,7 @@ impl Round<'_> {
 
     /// After a flush: reclaims the columns born before it, and forgets the flush when none is left.
     fn reclaim_flushed(&mut self) {
-        let floor = self.store.flush_floor();
+        let floor = self.store.floors.flush();
         if floor == 0 {
             return;
         }
@@ -388,13 +387,13 @@ impl Round<'_> {
         // A reader that found an entry before it was removed may still be about to ask whether its item was flushed. It
         // has passed a quiescent point once no column waits for one.
         if !sweep.left_some && memory.retired_columns() == 0 {
-            self.store.forget_flush(floor);
+            self.store.floors.forget_flush(floor);
         }
     }
 
     /// After a delete by prefix: removes the entries of what was deleted, and forgets the prefix when none is left.
     fn sweep_prefixes(&mut self) {
-        if self.store.highest_floor() == 0 {
+        if self.store.floors.highest() == 0 {
             return;
         }
         while self.goes_on() && self.keeper.lock().sweep_prefixes(self.levels) {
@@ -414,15 +413,15 @@ fn read_references(keeper: &KeeperHandle, store: &ItemStore, time_max: Option<Du
         keeper.lock().refer(store, &page);
         keeper.references().pages.give_back(page);
     }
-    store.keeper_counters().note_ns.add(started.elapsed().as_nanos() as u64);
+    store.counters.keeper().note_ns.add(started.elapsed().as_nanos() as u64);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::cache::Cache;
+    use crate::cache_options::CacheOptions;
     use crate::commands::{Store, StoreOutcome};
-    use crate::options::CacheOptions;
     use crate::worker::Worker;
 
     /// Stores items until no more columns are free than those that only the pass may take.
@@ -449,7 +448,7 @@ mod tests {
         cache.flush_prefix(b"a:").expect("there is room for a prefix");
         assert!(cache.set_limit(24 << 20));
         assert!(cache.store.memory.over_limit_slabs() > 1);
-        let is_done = || cache.store.highest_floor() == 0 && cache.store.memory.over_limit_slabs() == 0;
+        let is_done = || cache.store.floors.highest() == 0 && cache.store.memory.over_limit_slabs() == 0;
         let mut rounds = 0;
         while !is_done() {
             rounds += 1;

@@ -12,13 +12,13 @@ use larder_memory::{ColumnId, NodeId, OpenColumn};
 /// and more.
 const SECONDS_MAX: [u32; 4] = [8, 16, 32, 64];
 const CLASSES: usize = SECONDS_MAX.len() + 1;
-/// A column of items that expire is sealed after so many seconds, so that it can go when they have expired.
+/// A column of items that expire is sealed after 60 seconds, so that it can go when they have expired.
 const OPEN_S_MAX: u32 = 60;
 
-/// Items are divided by warmth while there are so many columns at least: an open column for each warmth is then a small
+/// Items are divided by warmth while there are 4,000 columns at least: an open column for each warmth is then a small
 /// part of memory.
 const COLUMNS_BY_WARMTH_MIN: u64 = 4000;
-/// Each node has open columns of its own while there are so many columns for each: a small part of memory is open then.
+/// Each node has open columns of its own while there are 1,000 columns for each: a small part of memory is open then.
 const COLUMNS_BY_NODE_MIN: u64 = 1000;
 const WARMTHS: usize = WARMTH_MAX as usize + 1;
 
@@ -80,7 +80,8 @@ impl Survivors {
         let of = self.of(store, node);
         let Zone::Kept(queue, warmth) = zone else { return (&mut of.hot, None) };
         let columns = &mut of.queues[usize::from(queue == Queue::Main)];
-        if expiry == Expiry::NEVER || open_columns_max(store.columns_max(), store.workers_max()) == 0 {
+        if expiry == Expiry::NEVER || open_columns_max(store.columns_max(), store.counters.workers_max()) == 0
+        {
             let is_by_warmth =
                 store.placement.moves_hot_items() && store.columns_max() >= COLUMNS_BY_WARMTH_MIN;
             return (&mut columns.lasting[if is_by_warmth { usize::from(warmth) } else { 0 }], None);
@@ -196,7 +197,7 @@ impl OfNode {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::CacheOptions;
+    use crate::cache_options::CacheOptions;
     use larder_memory::{NumaNodes, PagesWanted};
 
     const KEPT: Zone = Zone::Kept(Queue::Main, 0);
@@ -232,7 +233,7 @@ mod tests {
             let opened = [1, 0, 1].map(|node| open(&mut survivors, &store, NodeId(node), zone));
             assert_eq!(opened, [false, false, true], "{zone:?}");
         }
-        assert_eq!(store.keeper_counters().numa_remote_columns.get(), 0);
+        assert_eq!(store.counters.keeper().numa_remote_columns.get(), 0);
         let slab = store.memory.geometry().columns_per_slab as usize;
         survivors.give_up_hot(&store, |_| panic!("they hold nothing"));
         assert_eq!(store.memory.retired_columns(), 2 * (slab - 1), "they come back");

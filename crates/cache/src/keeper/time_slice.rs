@@ -10,12 +10,12 @@ pub(super) const ROUND_PERIOD: Duration = Duration::from_millis(100);
 const SLICE_MAX: Duration = Duration::from_micros(100);
 /// How long the keeper sleeps between two slices, at least.
 const PAUSE: Duration = Duration::from_micros(300);
-/// After work that nobody waits for, and that cannot be divided, the keeper sleeps for so many times as long.
+/// After work that nobody waits for, and that cannot be divided, the keeper sleeps three times as long, 20 ms at most.
 const LONG_PAUSE_TIMES: u32 = 3;
 const LONG_PAUSE_MAX: Duration = Duration::from_millis(20);
 
-/// After a slice of work that pays off slowly, the keeper sleeps for so many times as long: such work takes a
-/// twentieth of a processor.
+/// After a slice of work that pays off slowly, the keeper sleeps 19 times as long: such work takes a twentieth of a
+/// processor.
 const LEISURE_TIMES: u32 = 19;
 
 /// How urgent the work is.
@@ -81,7 +81,7 @@ impl TimeSlice {
         self.pace == Pace::Calm && self.round_began.elapsed() > end
     }
 
-    /// Whether the task has a share of the round. What has none is done where there is time, and nobody waits for it.
+    /// Whether the task has a share of the round's time. A task without a share runs in the time that the others leave.
     pub(super) fn has_share(&self) -> bool {
         self.has_share
     }

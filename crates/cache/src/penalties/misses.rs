@@ -38,8 +38,8 @@ const WAYS: usize = 4;
 const FINGERPRINT_BITS: u32 = 24;
 const FINGERPRINT_MASK: u64 = (1 << FINGERPRINT_BITS) - 1;
 
-/// The table is taken to be empty so many seconds after the last miss. That is longer than a gap by far, so that most
-/// gaps that are too long are still seen, and counted.
+/// The table is taken to be empty 60 seconds after the last miss. That is longer than a gap by far, so that most gaps
+/// that are too long are still seen, and counted.
 const LATELY_S: u32 = 60;
 /// What [`Misses::noted_until_s`] holds from a miss until the next tick.
 const JUST_NOTED: u64 = u64::MAX;

@@ -28,8 +28,8 @@ use prefixes::{PREFIXES_BYTES, Prefixes};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-/// The table of outstanding misses takes one part in so many of the memory limit, within the two bounds below: at 64
-/// MiB it holds 4,096 misses, from 1 GiB on 65,536.
+/// The table of outstanding misses takes one part in 2,048 of the memory limit, within the two bounds below: at 64 MiB
+/// it holds 4,096 misses, from 1 GiB on 65,536.
 const MISSES_SHARE: u64 = 2048;
 const MISSES_BYTES_MIN: u64 = 4 << 10;
 const MISSES_BYTES_MAX: u64 = 512 << 10;

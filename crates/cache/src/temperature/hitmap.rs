@@ -1,8 +1,7 @@
 //! Hitmaps: the one file of this crate that knows of them, and of the devices that they can be kept on.
 //!
 //! A hitmap counts the reads of keys in levels of bits (`crates/temperature`). Two policies use one: [`Sweep`] with the
-//! hitmap as its [`WarmthRecord`] (`hitmap`), and [`Published`] (`hitmap-published`). The names that begin them are
-//! [`LINE`] and [`PUBLISHED`].
+//! hitmap as its [`WarmthRecord`] (`hitmap`), and [`Published`] (`hitmap-published`).
 //!
 //! # Catalyst's policy as published (section 3.2 of the paper), applied to columns
 //!
@@ -16,7 +15,6 @@
 
 use super::column_queue::LOOK_AHEAD_COLUMNS;
 use super::keep_limit::keep_within;
-use super::kind::Row;
 use super::policy::{Judged, Queue, Resident, Residents, Temperature, TemperatureStats, Verdict};
 use super::sweep::Sweep;
 use super::warmth_record::WarmthRecord;
@@ -30,30 +28,22 @@ use larder_temperature::{
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
-/// A hitmap with all levels of a key in one cache line.
-pub(super) const LINE: Row = Row {
-    name: "hitmap",
-    marks_entries: false,
-    logs_all: true,
-    judges_single_items: false,
-    can_use_device: true,
-    build: |device| {
-        let maker = HitmapMaker::line().on(device, Layout::Line);
-        Box::new(Sweep::by_record(Box::new(LazyHitmap::new(maker)), &ARMS))
-    },
-};
+/// The name of the policy with one-line hitmaps.
+pub(super) const LINE: &str = "hitmap";
+/// The name of Catalyst's policy, with its hitmap.
+pub(super) const PUBLISHED: &str = "hitmap-published";
+
+/// The sweep, with a hitmap that has all levels of a key in one cache line.
+pub(super) fn line(device: Device) -> Box<dyn Temperature> {
+    let maker = HitmapMaker::line().on(device, Layout::Line);
+    Box::new(Sweep::by_record(Box::new(LazyHitmap::new(maker)), &ARMS))
+}
 
 /// Catalyst's hitmap, and its choice of victims.
-pub(super) const PUBLISHED: Row = Row {
-    name: "hitmap-published",
-    judges_single_items: true,
-    build: |device| {
-        let options = PublishedOptions::default();
-        let maker = HitmapMaker::published(options).on(device, Layout::Published(options));
-        Box::new(Published::new(maker))
-    },
-    ..LINE
-};
+pub(super) fn published(device: Device) -> Box<dyn Temperature> {
+    let options = PublishedOptions::default();
+    Box::new(Published::new(HitmapMaker::published(options).on(device, Layout::Published(options))))
+}
 
 /// The arms with a hitmap. Its zones are not counts of reads since an item came, so only the share varies.
 const ARMS: [Arm; 3] = [Arm::of_share(0.1), Arm::of_share(0.4), Arm::of_share(0.8)];

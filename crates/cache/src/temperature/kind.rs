@@ -1,7 +1,7 @@
 //! `--temperature`: the policies by name.
 
 use super::fifo::Fifo;
-use super::hitmap::{Device, LINE, PUBLISHED};
+use super::hitmap::{self, Device};
 use super::policy::Temperature;
 use super::sweep::Sweep;
 use std::fmt;
@@ -11,20 +11,20 @@ use std::fmt;
 pub struct TemperatureKind(&'static Row);
 
 /// What is known of a kind.
-pub(super) struct Row {
+struct Row {
     /// Its name in flags and statistics.
-    pub(super) name: &'static str,
+    name: &'static str,
     /// Hits raise the warmth in the index entry.
-    pub(super) marks_entries: bool,
+    marks_entries: bool,
     /// The policy wants to hear of every access, and not only of a sample.
-    pub(super) logs_all: bool,
+    logs_all: bool,
     /// The policy was made to judge single items.
-    pub(super) judges_single_items: bool,
+    judges_single_items: bool,
     /// A device can do the policy's work.
-    pub(super) can_use_device: bool,
+    can_use_device: bool,
     /// Makes the policy. Where a device is to do its work, one line of the log says which device was found, or why none
     /// was.
-    pub(super) build: fn(Device) -> Box<dyn Temperature>,
+    build: fn(Device) -> Box<dyn Temperature>,
 }
 
 const ENTRY: Row = Row {
@@ -35,6 +35,18 @@ const ENTRY: Row = Row {
     can_use_device: false,
     build: |_| Box::new(Sweep::by_entry()),
 };
+
+const LINE: Row = Row {
+    name: hitmap::LINE,
+    marks_entries: false,
+    logs_all: true,
+    judges_single_items: false,
+    can_use_device: true,
+    build: hitmap::line,
+};
+
+const PUBLISHED: Row =
+    Row { name: hitmap::PUBLISHED, judges_single_items: true, build: hitmap::published, ..LINE };
 
 const OFF: Row = Row { name: "off", marks_entries: false, build: |_| Box::<Fifo>::default(), ..ENTRY };
 

@@ -211,7 +211,7 @@ fn a_hitmap_keeps_what_was_read_until_it_has_aged() {
     assert!(left < 100, "{left} of 600 after an aging");
 }
 
-/// A cache of so many columns of one item each, which are sampled in turn.
+/// A cache of columns of one item each, as many as the first number says, which are sampled in turn.
 struct Singles(u32, u32);
 
 impl Residents for Singles {

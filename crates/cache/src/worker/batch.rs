@@ -16,7 +16,7 @@ use larder_item::KeyHash;
 /// Keys that are hashed together, and whose buckets are then prefetched together. With 128 keys some prefetches were
 /// lost.
 const HASHED_TOGETHER: usize = 4;
-/// The lines of a value are prefetched so many keys before the key is confirmed.
+/// The lines of a value are prefetched four keys before the key is confirmed.
 const VALUE_AHEAD: usize = 4;
 
 /// Room for one batch of keys. It is used again for the next one.

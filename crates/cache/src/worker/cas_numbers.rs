@@ -20,7 +20,7 @@ pub(super) struct CasNumbers {
 }
 
 impl CasNumbers {
-    /// The numbers of one of so many workers. A single one takes no more than it needs.
+    /// The numbers of one of `workers` workers. A single one takes no more than it needs.
     pub(super) fn new(workers: usize) -> CasNumbers {
         let at_once = if workers > 1 { TAKEN_AT_ONCE } else { 1 };
         CasNumbers { next: Cell::new(0), end: Cell::new(0), at_once }

@@ -426,7 +426,7 @@ impl Worker {
         let item = guard.item(at);
         let value = match item.value() {
             Value::Whole(value) => {
-                let mut copy = std::mem::take(&mut self.old_value);
+                let mut copy = std::mem::take(&mut self.spare.old);
                 copy.clear();
                 copy.extend_from_slice(value);
                 OldValue::Whole(copy)
@@ -447,7 +447,7 @@ impl Worker {
         )
     }
 
-    /// Whether no more than so many sixteenths of the columns are pinned.
+    /// Whether no more than `sixteenths` sixteenths of the columns are pinned.
     fn may_pin(&self, sixteenths: u64) -> bool {
         let memory = &self.cache.store.memory;
         let pinned_bytes = memory.pinned_columns() as u64 * self.cache.store.column_bytes();
@@ -457,7 +457,7 @@ impl Worker {
     /// Keeps the heap memory of an old value for the next one.
     pub(super) fn recycle_old_value(&mut self, old: OldValue) {
         if let OldValue::Whole(value) = old {
-            self.old_value = value;
+            self.spare.old = value;
         }
     }
 }

@@ -111,7 +111,7 @@ impl Worker {
             Given::Parts(parts) => (parts, None),
             Given::Upload(upload) => ([&[][..]; 2], Some(upload)),
         };
-        let mut buffer = std::mem::take(&mut self.made_value);
+        let mut buffer = std::mem::take(&mut self.spare.made);
         let edited = loop {
             buffer.clear();
             let hit = self.peek(hash, key);
@@ -173,7 +173,7 @@ impl Worker {
                 break edited;
             }
         };
-        self.made_value = buffer;
+        self.spare.made = buffer;
         edited
     }
 

@@ -7,8 +7,8 @@
 use super::Worker;
 use super::chain::{Piece, RecordFields, Upload};
 use crate::demoter::Demoter;
+use crate::flash_level::expiry_of;
 use crate::item_store::ItemStore;
-use crate::level::expiry_of;
 use larder_flash::{Begun, Commit, CommitListener, Fetcher, Found, Stamp};
 use larder_item::{KeyHash, Location, State};
 use larder_temperature::{Digest, Reference};
@@ -51,7 +51,7 @@ impl Worker {
     /// there is no flash.
     #[inline]
     pub fn flash_may_hold(&self, hash: KeyHash, key: &[u8]) -> bool {
-        self.fetcher.is_some() && self.looks_beyond(hash, key)
+        self.flash.fetcher.is_some() && self.looks_beyond(hash, key)
     }
 
     #[inline(never)]
@@ -83,9 +83,9 @@ impl Worker {
     /// Looks for a key on flash. Ask [`Worker::flash_may_hold`] first: if memory has an entry of the key, what flash
     /// has of it is out of date. Reads that were started go to the device with [`Worker::kick_fetches`].
     pub fn fetch(&mut self, token: u64, hash: KeyHash, key: &[u8]) -> Fetch {
-        let Some(fetcher) = &mut self.fetcher else { return Fetch::Absent };
+        let Some(fetcher) = &mut self.flash.fetcher else { return Fetch::Absent };
         let begun = fetcher.begin(token, hash, key);
-        let (store, counters) = (&self.cache.store, self.cache.store.worker_counters(self.number));
+        let (store, counters) = (&self.cache.store, self.cache.store.counters.worker(self.number));
         match begun {
             Begun::Started => Fetch::Started,
             Begun::Busy => Fetch::Busy,
@@ -103,7 +103,7 @@ impl Worker {
     /// The same as [`Worker::fetch`], for a key that no client has asked for yet, and that memory has no entry of: what
     /// needs no read is not counted.
     pub fn fetch_ahead(&mut self, token: u64, hash: KeyHash, key: &[u8]) -> Fetch {
-        let Some(fetcher) = &mut self.fetcher else { return Fetch::Absent };
+        let Some(fetcher) = &mut self.flash.fetcher else { return Fetch::Absent };
         match fetcher.begin_ahead(token, hash, key) {
             Begun::Started => Fetch::Started,
             Begun::Busy => Fetch::Busy,
@@ -115,10 +115,10 @@ impl Worker {
     /// Looks for part `part` (from 1) of a value whose first part is in `found`. Works as [`Worker::fetch`] does, but
     /// only the value of the result means anything.
     pub fn fetch_part(&mut self, token: u64, hash: KeyHash, key: &[u8], found: &Found, part: u32) -> Fetch {
-        let Some(fetcher) = &mut self.fetcher else { return Fetch::Absent };
+        let Some(fetcher) = &mut self.flash.fetcher else { return Fetch::Absent };
         match fetcher.begin_part(token, hash, key, found.cas, part) {
             Begun::Started => {
-                self.part_fetches.push(token);
+                self.flash.part_fetches.push(token);
                 Fetch::Started
             }
             Begun::Busy => Fetch::Busy,
@@ -129,23 +129,23 @@ impl Worker {
 
     /// Hands the reads that were started to the device: one call for a whole batch.
     pub fn kick_fetches(&mut self) {
-        if let Some(fetcher) = &mut self.fetcher {
+        if let Some(fetcher) = &mut self.flash.fetcher {
             fetcher.kick();
         }
     }
 
     /// Whether fetches have ended, and none is under way any more, as far as is known without a system call.
     pub fn has_fetched_all(&mut self) -> bool {
-        self.fetcher.as_mut().is_some_and(Fetcher::is_complete)
+        self.flash.fetcher.as_mut().is_some_and(Fetcher::is_complete)
     }
 
     /// Calls `done` for each fetch that has ended, with its token; `None` = a miss after all. Never waits.
     pub fn poll_fetches(&mut self, done: &mut dyn FnMut(u64, Option<Found>)) {
-        let Some(fetcher) = &mut self.fetcher else {
-            return self.commits.iter().for_each(CommitListener::clear);
+        let Some(fetcher) = &mut self.flash.fetcher else {
+            return self.flash.commits.iter().for_each(CommitListener::clear);
         };
-        let (store, parts) = (&self.cache.store, &mut self.part_fetches);
-        let counters = store.worker_counters(self.number);
+        let (store, parts) = (&self.cache.store, &mut self.flash.part_fetches);
+        let counters = store.counters.worker(self.number);
         fetcher.poll(&mut |token, found| {
             if let Some(at) = parts.iter().position(|part| *part == token) {
                 parts.swap_remove(at);
@@ -160,18 +160,18 @@ impl Worker {
     /// A descriptor that is readable when [`Worker::poll_fetches`] has results, or [`Worker::flash_committed`] went up.
     /// `None` if there is no flash.
     pub fn fetch_fd(&self) -> Option<RawFd> {
-        let commits = self.commits.as_ref().map(CommitListener::fd);
-        self.fetcher.as_ref().map(|fetcher| fetcher.fd()).or(commits)
+        let commits = self.flash.commits.as_ref().map(CommitListener::fd);
+        self.flash.fetcher.as_ref().map(|fetcher| fetcher.fd()).or(commits)
     }
 
     /// How many fetches may be under way at once; 0 if there is no flash.
     pub fn fetch_depth(&self) -> u32 {
-        self.fetcher.as_ref().map_or(0, |fetcher| fetcher.depth())
+        self.flash.fetcher.as_ref().map_or(0, |fetcher| fetcher.depth())
     }
 
     /// Makes [`Worker::fetch_fd`] readable although there is no result.
     pub fn wake_for_fetches(&self) {
-        if let Some(fetcher) = &self.fetcher {
+        if let Some(fetcher) = &self.flash.fetcher {
             fetcher.wake();
         }
     }
@@ -187,14 +187,14 @@ impl Worker {
     /// writes wait until [`Worker::flash_committed`] has reached it.
     #[inline]
     pub fn take_commit(&self) -> Option<Commit> {
-        self.commit.take()
+        self.flash.commit.take()
     }
 
     /// Notes an invalidation that must be durable before the present request is answered.
     #[inline]
     pub(super) fn note_commit(&self, commit: Option<Commit>) {
         if commit.is_some() {
-            self.commit.set(self.commit.get().max(commit));
+            self.flash.commit.set(self.flash.commit.get().max(commit));
         }
     }
 
@@ -345,7 +345,7 @@ impl Worker {
         }
         drop(bucket);
         // The read that brings the item to memory is noted when it shows the item.
-        self.cache.keeper.note(Reference::store(Digest::of(hash)), &self.references);
+        self.cache.keeper.note(Reference::store(Digest::of(hash)), &self.traces.references);
         self.counters().bytes_stored.add(store.bytes_of(&guard, new));
         self.grow_index();
         true

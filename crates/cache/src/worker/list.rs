@@ -69,8 +69,8 @@ impl Worker {
     }
 
     /// Shows the live items of the buckets from `bucket` on to `show`, bucket by bucket, until it returns `false` for
-    /// one of a bucket or so many buckets were looked at. What is said of [`Worker::list`] holds here too: an item that
-    /// is there from the beginning to the end of a walk in several calls is shown at least once.
+    /// one of a bucket or `buckets_max` buckets were looked at. What is said of [`Worker::list`] holds here too: an
+    /// item that is there from the beginning to the end of a walk in several calls is shown at least once.
     pub fn walk(
         &self,
         mut bucket: u64,

@@ -6,7 +6,7 @@
 //!   whole present item.
 //! * `cas_numbers.rs` has the numbers that tell versions of items apart.
 //! * `chain.rs` fills and reads the chains of chunks of large values; `upload.rs` stores a value that arrives in parts.
-//! * `fetch.rs` looks on flash and brings items back into memory.
+//! * `fetch.rs` looks on flash and brings items back into memory; `flash_side.rs` is what it needs for that.
 //! * `penalty.rs` notes misses, and writes to records what a miss of their key costs.
 
 mod batch;
@@ -15,6 +15,7 @@ mod chain;
 mod change;
 mod edit;
 mod fetch;
+mod flash_side;
 mod list;
 mod open_columns;
 mod penalty;
@@ -36,7 +37,7 @@ use crate::namespaces::Tally;
 use crate::references::PagePool;
 use crate::sizing::UseRecord;
 use cas_numbers::CasNumbers;
-use larder_flash::{Commit, CommitListener, Fetcher};
+use flash_side::FlashSide;
 use larder_item::{KeyHash, Location};
 use larder_memory::{Item, NodeId, Reader};
 use larder_temperature::{Digest, Reference};
@@ -60,25 +61,36 @@ pub struct Worker {
     inserts: u32,
     cas_numbers: CasNumbers,
     tally: Tally,
-    /// Room for the value of an item that is written anew, kept for its memory.
-    old_value: Vec<u8>,
-    /// Room for the value that an edit makes, kept for its memory.
-    made_value: Vec<u8>,
+    spare: SpareValues,
+    traces: Traces,
+    flash: FlashSide,
+    batch_began: BatchBegan,
+}
+
+/// Room for values, kept for its memory.
+#[derive(Default)]
+struct SpareValues {
+    /// For the value of an item that is written anew.
+    old: Vec<u8>,
+    /// For the value that an edit makes.
+    made: Vec<u8>,
+}
+
+/// Traces of requests on their way to the keeper.
+#[derive(Default)]
+struct Traces {
     references: PagePool<Reference>,
     /// Uses of sampled keys, for the curves.
     uses: PagePool<UseRecord>,
-    /// Reads from flash. `None`: there is no flash, or it cannot be read.
-    fetcher: Option<Fetcher>,
-    /// Where flash is, but no fetcher: tells when invalidations are durable.
-    commits: Option<CommitListener>,
-    /// Tokens of fetches of parts of long values.
-    part_fetches: Vec<u64>,
-    /// When the present batch of requests began. `None`: nobody said.
-    batch_began: Option<Instant>,
+}
+
+/// When the present batch of requests began.
+#[derive(Default)]
+struct BatchBegan {
+    /// `None`: nobody said.
+    at: Option<Instant>,
     /// The same in microseconds, as [`crate::penalties`] counts them; 0 = not asked for yet.
-    batch_began_us: Cell<u64>,
-    /// The last invalidation that must be durable before the present requests are answered.
-    commit: Cell<Option<Commit>>,
+    us: Cell<u64>,
 }
 
 impl Cache {
@@ -99,35 +111,19 @@ impl Cache {
         let count = self.store.memory.nodes().count();
         assert!(node.0 < count, "the cache has {count} nodes");
         let number = self.register_worker();
-        // A worker without a fetcher does not look on flash, but what it writes stays right.
-        let fetcher = self.flash_tier().and_then(|flash| {
-            let fetcher = flash.fetcher();
-            fetcher.inspect_err(|error| tracing::error!("a worker cannot read from flash: {error}")).ok()
-        });
-        // Replies that wait for a commit must not wait longer because the worker has no memory for reading.
-        let commits = self.flash_tier().filter(|_| fetcher.is_none()).and_then(|flash| {
-            let commits = flash.commit_listener();
-            commits.inspect_err(|error| tracing::error!("a worker hears late of commits: {error}")).ok()
-        });
         Worker {
             reader: self.store.memory.register(),
-            open: OpenColumns::new(self.store.columns_max(), self.store.workers_max()),
+            open: OpenColumns::new(self.store.columns_max(), self.store.counters.workers_max()),
             node,
             number,
             quiesced: 0,
             inserts: 0,
-            cas_numbers: CasNumbers::new(self.store.workers_max()),
+            cas_numbers: CasNumbers::new(self.store.counters.workers_max()),
             tally: self.store.namespaces.tally(number),
-            old_value: Vec::new(),
-            made_value: Vec::new(),
-            references: PagePool::default(),
-            uses: PagePool::default(),
-            fetcher,
-            commits,
-            part_fetches: Vec::new(),
-            batch_began: None,
-            batch_began_us: Cell::new(0),
-            commit: Cell::new(None),
+            spare: SpareValues::default(),
+            traces: Traces::default(),
+            flash: FlashSide::new(self.flash_tier()),
+            batch_began: BatchBegan::default(),
             cache: self.clone(),
         }
     }
@@ -143,7 +139,7 @@ impl Worker {
     /// This worker's counters.
     #[inline]
     pub fn counters(&self) -> &Counters {
-        self.cache.store.worker_counters(self.number)
+        self.cache.store.counters.worker(self.number)
     }
 
     /// Between batches: the worker holds nothing that it has looked up, so columns that were retired since can be
@@ -176,15 +172,15 @@ impl Worker {
     /// Once a second: lets go of open columns from before a flush, so that it can be forgotten, and of those whose
     /// class of lifetimes brings nothing any more, and queues the references that were noted so far.
     pub fn tick(&mut self) {
-        self.cache.keeper.flush_references(&self.references);
-        self.uses.flush(&self.cache.sizing.uses);
-        let floor = self.cache.store.highest_floor();
+        self.cache.keeper.flush_references(&self.traces.references);
+        self.traces.uses.flush(&self.cache.sizing.uses);
+        let floor = self.cache.store.floors.highest();
         for place in Place::all() {
             if self.open.at(place).is_some_and(|open| open.birth() < floor) {
                 self.seal_open(place);
             }
         }
-        let (columns, workers) = (self.cache.store.columns_max(), self.cache.store.workers_max());
+        let (columns, workers) = (self.cache.store.columns_max(), self.cache.store.counters.workers_max());
         for place in self.open.give_up_idle(columns, workers) {
             self.seal_open(place);
         }
@@ -218,7 +214,7 @@ impl Worker {
     #[inline(never)]
     fn note_wanted(&self, reference: Reference, at: Location) {
         let keeper = &self.cache.keeper;
-        keeper.note(reference, &self.references);
+        keeper.note(reference, &self.traces.references);
         let digest = reference.digest();
         if keeper.references().curve_wants(digest) {
             let guard = self.reader.pin();
@@ -245,7 +241,7 @@ impl Worker {
         let wanted = self.cache.store.namespaces.wanted_of(key);
         let digest = used.digest();
         let is_wanted = keeper.references().whole_curve_wants(digest) || digest.bits() < wanted.below;
-        if is_wanted && self.uses.push(used.of_namespace(wanted.number), &self.cache.sizing.uses) {
+        if is_wanted && self.traces.uses.push(used.of_namespace(wanted.number), &self.cache.sizing.uses) {
             keeper.wake();
         }
     }

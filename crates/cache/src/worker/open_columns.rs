@@ -17,9 +17,9 @@ use larder_memory::{ColumnId, OpenColumn};
 /// The most classes that have a column of their own, for each worker.
 const CLASSES_MAX: usize = 10;
 const PLACES: usize = Place::FIRST_CLASS + CLASSES_MAX;
-/// A class has a column of its own if it fills one in at most one part in so many of its lifetime.
+/// A class has a column of its own if it fills one in at most a quarter of its lifetime.
 const FILLED_SHARE: u32 = 4;
-/// A place where nothing is stored for so many ticks, one a second, gives its column up.
+/// A place where nothing is stored for 60 ticks, one a second, gives its column up.
 const IDLE_TICKS_MAX: u32 = 60;
 
 /// A place for an open column.

@@ -1,12 +1,13 @@
 //! Penalties of misses: where a worker notes a miss, and where a record gets its subclass.
 
-use super::Worker;
+use super::{BatchBegan, Worker};
 use crate::commands::Store;
 use crate::penalties::{Noted, Price, with_penalty};
 use crate::sizing::UseRecord;
 use larder_item::{KeyHash, Location, State};
 use larder_memory::Guard;
 use larder_temperature::Digest;
+use std::cell::Cell;
 use std::time::Instant;
 
 impl Worker {
@@ -14,15 +15,14 @@ impl Worker {
     /// of another; a worker that is never told of a batch measures none.
     #[inline]
     pub fn begin_batch(&mut self, now: Instant) {
-        self.batch_began = Some(now);
-        self.batch_began_us.set(0);
+        self.batch_began = BatchBegan { at: Some(now), us: Cell::new(0) };
     }
 
     /// When the present batch began, in microseconds; 0 = nobody said, or nothing is measured. The time is converted
     /// once for each batch that needs it.
     #[inline]
     pub(super) fn batch_began_us(&self) -> u64 {
-        match self.batch_began_us.get() {
+        match self.batch_began.us.get() {
             0 => self.convert_batch_began(),
             began_us => began_us,
         }
@@ -32,9 +32,9 @@ impl Worker {
     #[inline(never)]
     fn convert_batch_began(&self) -> u64 {
         let penalties = &self.cache.penalties;
-        let began = self.batch_began.filter(|_| penalties.is_on());
+        let began = self.batch_began.at.filter(|_| penalties.is_on());
         let began_us = began.map_or(0, |began| penalties.us_at(began));
-        self.batch_began_us.set(began_us);
+        self.batch_began.us.set(began_us);
         began_us
     }
 

@@ -1,8 +1,8 @@
 //! Lookups: one key at a time, or many keys in stages.
 
 use super::Worker;
+use crate::flash_level::expiry_of;
 use crate::item_store::Life;
-use crate::level::expiry_of;
 use crate::penalties::remembered;
 use crate::sizing::UseRecord;
 use larder_allocation::Subclass;

@@ -56,7 +56,7 @@ const ROOM_SLEEP: Duration = Duration::from_micros(50);
 /// Inserts between two looks at the index's need to grow, and the most buckets that are split at one look.
 const GROW_EVERY: u32 = 32;
 const SPLITS_AT_ONCE: usize = 16;
-/// When the index has grown by so many buckets, less is left for columns. The keeper shares the limit out as well.
+/// When the index has grown by 1,024 buckets, less is left for columns. The keeper shares the limit out as well.
 const BUCKETS_PER_SHARE_OUT: u64 = 1024;
 
 impl Worker {
@@ -138,9 +138,9 @@ impl Worker {
         loop {
             // A flush makes everything in older columns invalid: what is stored after it needs a younger column.
             let store = &self.cache.store;
-            let floor = store.highest_floor();
+            let floor = store.floors.highest();
             let is_young =
-                |birth: u64| birth >= floor || key.is_some_and(|key| !store.is_below_floor(birth, key));
+                |birth: u64| birth >= floor || key.is_some_and(|key| !store.floors.is_below(birth, key));
             if let Some(open) = self.open.at(place)
                 && is_young(open.birth())
                 && let Some(done) = put(open)
@@ -181,7 +181,7 @@ impl Worker {
             let is_late = started.elapsed() > ROOM_WAIT_MAX && !self.cache.levels().waits_for_room();
             // Where items leave memory only for flash, a pass whose items flash refuses moves them, and gives no room
             // however often it is repeated.
-            if is_late && !self.cache.store.may_lose() {
+            if is_late && !self.cache.store.leaving.may_lose() {
                 return None;
             }
             // Let go of everything, so that retired columns can come back; then help, then let others run.
@@ -330,7 +330,7 @@ impl Worker {
             // A value of several parts is not written here, where a client waits and the bucket is locked.
             let hash = store.hasher.hash(guard.item(at).key());
             let leaving = Leaving { hash, at, warmth: victim.entry.warmth, parts: SentParts::None };
-            if store.may_lose() || self.life(at, &guard.item(at)) != Life::Live {
+            if store.leaving.may_lose() || self.life(at, &guard.item(at)) != Life::Live {
                 levels.leave(guard, &leaving, counters);
             } else if !levels.leave_for_flash(guard, &leaving, counters) {
                 return false;

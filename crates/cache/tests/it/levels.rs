@@ -100,7 +100,7 @@ impl Both {
         std::thread::sleep(Duration::from_millis(2));
     }
 
-    /// Stores so many items that all present ones leave memory.
+    /// Stores items until all present ones have left memory.
     fn push_out(&mut self, name: &str) {
         self.fill(name, 3 * LIMIT_BYTES as usize / VALUE_BYTES / 2);
     }

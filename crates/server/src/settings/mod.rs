@@ -102,11 +102,8 @@ pub struct Settings {
     pub namespaces: Vec<Namespace>,
     /// The users whose keys get the name of a namespace and the delimiter before them. Default none.
     pub user_namespaces: Vec<UserNamespace>,
-    /// Where a hitmap's work is done. Default [`Device::Cpu`].
+    /// Which processor does the work of the temperature policy. Default: the CPU.
     pub device: Device,
-    /// Whether a hitmap on a CUDA device lies in managed memory, which the driver moves between device and host.
-    /// Default false.
-    pub device_managed: bool,
     /// The index begins with room for two to this power entries, 12 to 32. `None` = it begins small.
     pub hashpower: Option<u32>,
 

@@ -246,7 +246,7 @@ impl Executor {
         let temperature = cache.temperature_stats();
         rows.put("temperature", cache.temperature_kind().name());
         if let Some((name, place)) = &temperature.place {
-            rows.put(name, place);
+            rows.put(*name, place);
         }
         rows.put("bytes", cache.memory_use().temperature_bytes);
         rows.put("probation_share", format!("{:.2}", temperature.probation_share));

@@ -35,11 +35,11 @@ const SPARE_DOWN: f32 = 0.99;
 const SHARE_MIN: f32 = 1.0 / 64.0;
 /// How fast the share of what is taken goes up again when nothing is lost.
 const RECOVERY: f32 = 1.25;
-/// The shares are those of the last so many periods, about.
+/// The shares are those of the last eight periods, about.
 const PERIODS: u64 = 8;
 
 /// Measures what is offered and what is taken. A period is as long as it takes until one buffer was offered.
-pub(super) struct Pace {
+pub(super) struct BufferShare {
     /// Bytes that were offered of each rank. They count a little less after each period.
     offered: Box<[u64]>,
     /// For each rank, the share of the offered bytes of higher ranks, as of the last period.
@@ -57,9 +57,9 @@ pub(super) struct Pace {
     spare: f32,
 }
 
-impl Pace {
-    pub(super) fn new() -> Pace {
-        Pace {
+impl BufferShare {
+    pub(super) fn new() -> BufferShare {
+        BufferShare {
             offered: vec![0; RANKS].into(),
             outranked: vec![0.0; RANKS].into(),
             worth: WorthOptions::default(),
@@ -200,7 +200,7 @@ mod tests {
         burst_of(times, &|n| n % read_of == 0, (3, 1), by_worth)
     }
 
-    /// As [`burst`], where `is_read` says which items were read. There are so many buffers, and so many items are
+    /// As [`burst`], where `is_read` says which items were read. `buffers` buffers are there, and `at_once` items are
     /// offered at once.
     fn burst_of(
         times: f64,
@@ -208,16 +208,16 @@ mod tests {
         (buffers, at_once): (u64, u64),
         by_worth: bool,
     ) -> (f64, f64) {
-        let (mut pace, mut buffers) = (Pace::new(), Buffers::new(buffers));
+        let (mut buffer_share, mut buffers) = (BufferShare::new(), Buffers::new(buffers));
         let (mut taken, mut offered, mut owed) = ([0u64; 2], [0u64; 2], 0.0);
         for n in 0..100 * BUFFER_BYTES / ITEM_BYTES {
             let is_read = is_read(n);
             offered[usize::from(is_read)] += 1;
             let of = item(n, is_read);
-            if !by_worth || pace.admits(&of, WorthOptions::default(), buffers.room()) {
+            if !by_worth || buffer_share.admits(&of, WorthOptions::default(), buffers.room()) {
                 match buffers.put(ITEM_BYTES) {
                     true => taken[usize::from(is_read)] += 1,
-                    false => pace.lose(&of, WorthOptions::default()),
+                    false => buffer_share.lose(&of, WorthOptions::default()),
                 }
             }
             owed += ITEM_BYTES as f64 / times;
@@ -268,17 +268,17 @@ mod tests {
 
     #[test]
     fn a_value_longer_than_all_buffers_goes_to_a_device_that_keeps_up() {
-        let mut pace = Pace::new();
+        let mut buffer_share = BufferShare::new();
         let worth = WorthOptions::default();
         let room = Room {
             free_bytes: 3 * BUFFER_BYTES / 2,
             buffer_bytes: BUFFER_BYTES,
             all_bytes: 3 * BUFFER_BYTES,
         };
-        assert!((0..1000).all(|n| pace.admits(&item(n, true), worth, room)));
+        assert!((0..1000).all(|n| buffer_share.admits(&item(n, true), worth, room)));
         let long = Offered { bytes: 20 * BUFFER_BYTES, ..item(1000, false) };
-        assert!(pace.admits(&long, worth, room));
-        assert!(!pace.admits(&long, worth, Room { free_bytes: BUFFER_BYTES / 2, ..room }));
+        assert!(buffer_share.admits(&long, worth, room));
+        assert!(!buffer_share.admits(&long, worth, Room { free_bytes: BUFFER_BYTES / 2, ..room }));
     }
 
     #[test]
