@@ -1,30 +1,39 @@
 # make test      everything, on a machine with Rust, a C and a C++ compiler, Python 3 and make
-# make quick     formatting, lints, unit tests and the habits of the repository
+# make quick     formatting, lints, the habits of the repository, and the unit tests that take little time
+# make steady    suites again and again beside loops that never rest: N=20 times, BUSY=4 loops, SUITE="unit process";
+#                COMMAND="cargo test -p larder-cache --test it" runs that instead
 # make bench     how to measure
 #
-# Each stage is also a target of its own: install fmt clippy tidy unit zns loom miri fuzz release transcripts reference
+# Each stage is also a target of its own: install fmt clippy tidy program unit zns loom miri fuzz transcripts reference
 # differential clients fleets process stress. Tests install what they need in .tools and build in target.
+#
+# The program that the tests run is built as the unit tests are, from the same compiled parts, with the assertions of a
+# debug build: target/debug/larder. `make test SERVER="target/release/larder serve"`, after `make release`, tests the
+# program as it is shipped.
 #
 # `make package` tries the Debian package and the image in clean roots. It is no part of `make test`: it needs root,
 # namespaces and, the first time, the network for some minutes (tests/package/run.sh). It takes the program of
 # `make release`.
 #
 # `make test` runs two lanes of stages side by side (tests/lanes.py). The first lane compiles and keeps the processor
-# busy. The second lane mostly waits: for downloads, and for servers that answer. `@release` waits for the program that
+# busy. The second lane mostly waits: for downloads, and for servers that answer. `@program` waits for the program that
 # the first lane builds. The lane that ends first takes the stages of LANE_THAT_IS_FREE.
 # `make test SIDE_BY_SIDE=no` runs one stage after another.
 
 SHELL := /bin/bash
 PYTHON ?= python3
-SERVER ?= target/release/larder serve
+SERVER ?= target/debug/larder serve
 FUZZ_SECONDS ?= 20
-STRESS_SECONDS ?= 10
-DIFFERENTIAL_SECONDS ?= 15
+STRESS_SECONDS ?= 8
+DIFFERENTIAL_SECONDS ?= 8
+N ?= 20
+BUSY ?= 4
+SUITE ?= unit transcripts differential clients fleets process stress
 STAGE := $(PYTHON) tests/stage.py
-LANE_THAT_COMPILES := release clippy unit@install loom
-LANE_THAT_WAITS := install fmt tidy transcripts@release reference differential clients fleets process stress
+LANE_THAT_COMPILES := program clippy unit@install loom
+LANE_THAT_WAITS := install fmt tidy transcripts@program reference differential clients fleets process stress
 LANE_THAT_IS_FREE := miri@install fuzz zns
-STAGES := install fmt clippy tidy unit zns loom miri release fuzz transcripts reference differential clients fleets \
+STAGES := install fmt clippy tidy program unit zns loom miri fuzz transcripts reference differential clients fleets \
 	process stress
 SIDE_BY_SIDE ?= yes
 
@@ -36,7 +45,7 @@ export CARGO_TERM_COLOR ?= never
 export PYTHONDONTWRITEBYTECODE := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: test quick bench clean package $(STAGES)
+.PHONY: test quick steady bench clean package release unit-quick $(STAGES)
 
 test:
 	@$(STAGE) --begin
@@ -44,7 +53,11 @@ test:
 		"$(LANE_THAT_COMPILES)" "$(LANE_THAT_WAITS)" \
 		--then "$(LANE_THAT_IS_FREE)"; ended=$$?; $(STAGE) --summary && exit $$ended
 
-quick: fmt clippy tidy unit
+quick: fmt clippy tidy unit-quick
+
+steady: program
+	@MAKE=$(MAKE) $(PYTHON) tests/steady.py --times $(N) --busy $(BUSY) \
+		$(if $(COMMAND),--command '$(COMMAND)',$(SUITE))
 
 install:
 	@$(STAGE) install tests/install.sh
@@ -58,9 +71,16 @@ clippy:
 tidy:
 	@$(STAGE) tidy sh -c "$(PYTHON) tests/tidy/test_tidy.py; shown=\$$?; $(PYTHON) tests/tidy/tidy.py && exit \$$shown"
 
+program:
+	@$(STAGE) program cargo build --profile test --workspace --locked --bins --tests
+
+# One example in the documentation is a test: what the compiler refuses, in larder-memory.
 unit:
 	@$(STAGE) unit cargo test --workspace --locked --no-fail-fast --tests || failed=yes; \
-	$(STAGE) "unit doc" cargo test --workspace --locked --no-fail-fast --doc || failed=yes; [ -z "$$failed" ]
+	$(STAGE) "unit doc" cargo test -p larder-memory --locked --doc || failed=yes; [ -z "$$failed" ]
+
+unit-quick:
+	@$(STAGE) unit-quick cargo test --workspace --locked --no-fail-fast --tests -- $(addprefix --skip ,$(SLOW_TESTS))
 
 zns:
 	@$(STAGE) zns tests/zns/run.sh
@@ -83,7 +103,7 @@ fuzz:
 	@$(STAGE) fuzz fuzz/run.sh $(FUZZ_SECONDS)
 
 transcripts:
-	@for cut in whole bytes split pipeline; do \
+	@for cut in whole bytes; do \
 		$(STAGE) "transcripts $$cut" $(PYTHON) tests/transcripts/run.py --server "$(SERVER)" --cut $$cut || failed=yes; \
 	done; [ -z "$$failed" ]
 
@@ -121,7 +141,7 @@ stress:
 	done; [ -z "$$failed" ]
 
 package:
-	@$(STAGE) package tests/package/run.sh $(firstword $(SERVER))
+	@$(STAGE) package tests/package/run.sh target/release/larder
 
 bench:
 	@echo "Each room has its own:         cargo bench -p larder-index   (-p larder-protocol, ...)"

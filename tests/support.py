@@ -1,6 +1,6 @@
 """Starting a server and talking to it: what every test runner in this folder shares.
 
-A *server command* is the start of a command line, such as `target/release/larder serve`; the port and the other
+A *server command* is the start of a command line, such as `target/debug/larder serve`; the port and the other
 flags are added to it. Any server that takes memcached's flags will do, memcached itself included.
 """
 
@@ -15,7 +15,7 @@ import tempfile
 import time
 
 REPOSITORY = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-DEFAULT_COMMAND = os.path.join(REPOSITORY, "target", "release", "larder") + " serve"
+DEFAULT_COMMAND = os.path.join(REPOSITORY, "target", "debug", "larder") + " serve"
 DEFAULT_FLAGS = ["-U", "0", "-m", "64", "-t", "2"]
 # A wait ends with the event that it is for. This limit is there so that a test ends that would wait for ever.
 WAIT_SECONDS_MAX = 60.0

@@ -4,7 +4,7 @@
 Each suite has a server of its own. What a suite needs is installed into the tools folder (.tools) first; a suite
 whose package manager or library cannot be had is skipped with a reason, or fails where CI=true.
 
-    tests/clients/run.py                                # target/release/larder serve
+    tests/clients/run.py                                # target/debug/larder serve
     tests/clients/run.py --server "memcached" pymemcache go
     tests/clients/run.py --install-only
 """

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Sends the same random requests of RESP to Larder and to Valkey or Redis, and compares the replies.
 
-    tests/differential/resp.py                            # target/release/larder serve, .tools/peers/valkey-server
+    tests/differential/resp.py                            # target/debug/larder serve, .tools/peers/valkey-server
     tests/differential/resp.py --reference PATH/redis-server --seconds 3600
     tests/differential/resp.py --seed 7 --case 1234       # one case again, as a failure names it
 

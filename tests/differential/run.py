@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Sends the same random requests to two servers and compares the replies. See README.md.
 
-    tests/differential/run.py                             # target/release/larder serve, .tools/peers/memcached
+    tests/differential/run.py                             # target/debug/larder serve, .tools/peers/memcached
     tests/differential/run.py --seconds 3600              # for long
     tests/differential/run.py --seed 7 --case 1234        # one case again, as a failure names it
 """

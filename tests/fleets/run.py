@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Three Larders that share out keys: by a list that cluster clients read, and behind proxies.
 
-    tests/fleets/run.py                                      # target/release/larder serve
+    tests/fleets/run.py                                      # target/debug/larder serve
     tests/fleets/run.py --keys 1000000 twemproxy envoy       # the full number of keys, two proxies only
 
 What it needs is installed into the tests' virtual environment. A client or proxy that cannot be had is skipped with a

@@ -7,7 +7,7 @@ number of the last one sent after it was answered. A hit whose number is not bet
 whose value names another key, has the wrong length, or is of an item that had been deleted by then. A set that finds
 no memory counts as a delete, which it is; more than one in a thousand is a fault of a cache that makes room.
 
-    tests/process/stress.py --seconds 10 --server "target/release/larder serve"
+    tests/process/stress.py --seconds 10 --server "target/debug/larder serve"
 
 The last line says `N passed, N failed, N skipped`: passed are the processes in which no fault was seen.
 """

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the tests of the process: starting, stopping, connections, memory, the admin page; its reports.
 
-    tests/process/test_process.py                                 # target/release/larder serve
+    tests/process/test_process.py                                 # target/debug/larder serve
     tests/process/test_process.py --server memcached test_start
     tests/process/test_process.py test_network.Udp.test_set_and_get
 
