@@ -30,9 +30,9 @@ use super::operation::Get;
 use super::output::{OUTPUT_SOFT_BYTES, OUTPUT_TIGHT_BYTES, Pool};
 use super::own_keys::OwnKeys;
 use super::progress::{Busy, Progress};
-use super::protocols::{
+use super::protocol::Protocol;
+use super::memcached::{
     self, AnyForm, AnyRequest, ClientTime, Command, Compose, KeyReply, KeyRooms, Login, Next, PacketForm,
-    Protocol,
 };
 use super::state::ServerState;
 use crate::io::{CloseReason, ConnectionId, Peer, Ready, Service, Transport};
@@ -304,7 +304,7 @@ impl Dispatcher {
             };
             cursor.at += consumed;
             let key = match &what {
-                Work::Request(request) => protocols::plain_key(request),
+                Work::Request(request) => memcached::plain_key(request),
                 _ => &[],
             };
             self.push(window, cursor.connection as u32, cursor.at, key, what);
@@ -576,12 +576,12 @@ impl Dispatcher {
             return self.execute_restricted(connection, &AnyRequest::Text(request.clone()), hints);
         }
         let Dispatcher { executor, key_rooms, executed, .. } = self;
-        let (key, hash) = match protocols::decoded_key(request, &mut key_rooms.decoded) {
+        let (key, hash) = match memcached::decoded_key(request, &mut key_rooms.decoded) {
             Some(key) => (key, executor.hash(key)),
-            None => (protocols::plain_key(request), hash),
+            None => (memcached::plain_key(request), hash),
         };
         let time = ClientTime::now(executor.clock());
-        let command = protocols::command(request, key, hash, time, connection.output.len() > 0);
+        let command = memcached::command(request, key, hash, time, connection.output.len() > 0);
         execute_command(executor, executed, connection, &command, hints)
     }
 
@@ -628,7 +628,7 @@ impl Dispatcher {
             Some(Busy::Listing { .. }) => {
                 let own_keys = own_keys.as_deref();
                 self.executor
-                    .continue_listing(progress, |page| protocols::compose_listing(output, page, own_keys));
+                    .continue_listing(progress, |page| memcached::compose_listing(output, page, own_keys));
             }
             // What a watcher sends means nothing.
             Some(Busy::Watching(watcher)) => {
@@ -650,7 +650,7 @@ impl Dispatcher {
         let Connection { output, progress, .. } = &mut *ready.connection;
         let input = &ready.input[ready.consumed..];
         let admit = |user: Option<(&[u8], &[u8])>| self.executor.log_in(progress, user);
-        let Login { consumed, input_wanted, rights } = protocols::log_in(input, output, admit);
+        let Login { consumed, input_wanted, rights } = memcached::log_in(input, output, admit);
         ready.consumed += consumed;
         ready.connection.input_wanted = input_wanted;
         ready.connection.set_rights(rights);
@@ -675,7 +675,7 @@ impl Dispatcher {
         let (mut at, mut skip, mut keys_seen) = (ready.consumed, connection.keys_done, 0);
         let mut group = KeyGroup::new();
         while keys_seen < KEYS_AHEAD {
-            let next = protocols::next_request(protocol, &input[at..], parse_options);
+            let next = memcached::next_request(protocol, &input[at..], parse_options);
             let Some(Next { request, consumed, upload_bytes: None }) = next else { break };
             if let Some(keys) = request.retrieved_keys() {
                 for key in keys.skip(skip).take(KEYS_AHEAD - keys_seen) {

@@ -3,33 +3,33 @@
 //! ```text
 //!             dispatcher.rs      a worker's turn: reads requests ahead, executes them in order
 //!            /             \
-//!     protocols/         execute/
+//!  memcached/ resp/      execute/
 //!   Request -> Operation   Operation -> Outcome     waits for flash, streams large values, counts
 //!   Outcome -> bytes       knows no protocol
 //!            \             /
 //!      operation.rs  outcome.rs  output.rs  progress.rs
 //! ```
 //!
-//! A request goes through four steps: parse, execute, outcome, compose. `protocols` reads a request as an
+//! A request goes through four steps: parse, execute, outcome, compose. `memcached` and `resp` read a request as an
 //! `Operation`, `execute` executes it, and the protocol's composer words the
 //! `Outcome` into the connection's `Output`.
 
-mod clients;
 mod connection;
+mod decimal;
 mod dispatcher;
 mod execute;
 mod fleet;
 mod item_key;
 pub mod live;
+mod memcached;
 mod operation;
 mod outcome;
 mod output;
 mod own_keys;
 mod prefixes;
 mod progress;
-mod protocols;
-mod resp_state;
-mod session;
+mod protocol;
+mod resp;
 mod state;
 mod users;
 mod watch;

@@ -3,7 +3,7 @@
 //! An operation borrows its key and value from the request. It has no field that only changes the wording of a reply;
 //! such things stand in the protocol's reply form.
 
-use super::execute::Decimal;
+use super::decimal::Decimal;
 use larder_cache::{Arith, Delete, Expiry, KeyHash, Mode, Objective, Store, WorthMode};
 use larder_protocol::WatchKinds;
 

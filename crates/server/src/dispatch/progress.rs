@@ -2,7 +2,7 @@
 
 use super::operation::ListingForm;
 use super::outcome::Tail;
-use super::protocols::resp::glob::Pattern;
+use super::resp::glob::Pattern;
 use super::watch::Watcher;
 use crate::io::{Charge, ConnectionId};
 use larder_cache::{Found, KeyHash, LargeRead, Promotion, Upload};

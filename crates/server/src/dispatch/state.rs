@@ -3,7 +3,7 @@
 use super::fleet::Fleet;
 use super::live::Host;
 use super::prefixes::PrefixCounts;
-use super::resp_state::RespState;
+use super::resp::shared::RespState;
 use super::users::{Access, Rights, Users};
 use super::watch::Watch;
 use crate::flash::FlashDescription;

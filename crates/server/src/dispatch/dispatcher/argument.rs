@@ -11,8 +11,8 @@ use crate::dispatch::item_key::is_plain;
 use crate::dispatch::operation::{Change, ItemKey, Operation, StoreItem};
 use crate::dispatch::outcome::Outcome;
 use crate::dispatch::progress::{Busy, Taking};
-use crate::dispatch::protocols::resp::errors;
-use crate::dispatch::protocols::resp::{self, Moment};
+use crate::dispatch::resp::errors;
+use crate::dispatch::resp::{self, Moment};
 use crate::io::{Buffers, Charge, Ready};
 use larder_cache::{Expiry, Mode, Store, StoreOutcome};
 use larder_protocol::resp::{

@@ -4,10 +4,10 @@ use super::resp::after;
 use super::{Dispatcher, Progressed};
 use crate::dispatch::connection::Connection;
 use crate::dispatch::execute::Admission;
-use crate::dispatch::protocols::resp::client::{Filter, is_name, line};
-use crate::dispatch::protocols::resp::errors::{self, Error};
-use crate::dispatch::protocols::resp::{self, info};
-use crate::dispatch::session::{Replies, Session};
+use crate::dispatch::resp::client_list::{Filter, is_name, line};
+use crate::dispatch::resp::errors::{self, Error};
+use crate::dispatch::resp::{self, info};
+use crate::dispatch::resp::session::{Replies, Session};
 use larder_protocol::resp::{Args, Command, Id, Version, compose as words, decimal};
 use std::time::Instant;
 

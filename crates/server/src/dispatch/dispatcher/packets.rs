@@ -3,7 +3,7 @@
 use super::super::connection::Connection;
 use super::super::execute::Admission;
 use super::super::operation::Get;
-use super::super::protocols::{self, AnyRequest, ClientTime, PacketForm, PacketReply, SaslRequest, sasl};
+use super::super::memcached::{self, AnyRequest, ClientTime, PacketForm, PacketReply, SaslRequest, sasl};
 use super::{Cursor, Dispatcher, Hints, Progressed, Window, WindowOp, Work, execute_command};
 use crate::io::Ready;
 use crate::latency::Class;
@@ -30,7 +30,7 @@ impl Dispatcher {
             }
             let mut step = binary::parse(&input[cursor.at..], &self.parse_options);
             if !ready.connection.may_do_all() {
-                step = protocols::allowed_packet(step, ready.connection.access());
+                step = memcached::allowed_packet(step, ready.connection.access());
                 if ready.connection.own_keys().is_some()
                     && let Step::Request { request, consumed } = &step
                     && !binary::is_login(request.echo.opcode)
@@ -99,11 +99,11 @@ impl Dispatcher {
             }
             Work::Packet(request) => {
                 let time = ClientTime::now(self.executor.clock());
-                let command = protocols::packet_command(request, op.hash, time);
+                let command = memcached::packet_command(request, op.hash, time);
                 execute_command(&mut self.executor, &mut self.executed, connection, &command, hints)
             }
             Work::Refuse { refusal, swallow } => {
-                protocols::compose_refusal(&mut connection.output, *refusal);
+                memcached::compose_refusal(&mut connection.output, *refusal);
                 connection.swallow = *swallow;
                 Progressed::Request
             }
@@ -137,7 +137,7 @@ impl Dispatcher {
             return Progressed::Request;
         };
         if !self.state.has_users() {
-            protocols::compose_refusal(output, Refusal::unknown_command(request.echo));
+            memcached::compose_refusal(output, Refusal::unknown_command(request.echo));
             return Progressed::Request;
         }
         let mut rights = None;

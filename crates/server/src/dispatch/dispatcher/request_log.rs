@@ -2,7 +2,7 @@
 
 use super::{Progressed, WindowOp, Work};
 use crate::dispatch::connection::Connection;
-use crate::dispatch::protocols::Protocol;
+use crate::dispatch::protocol::Protocol;
 use crate::io::Ready;
 use larder_protocol::binary;
 

@@ -9,17 +9,17 @@ use super::{
     WindowOp, Work, read_group_ahead,
 };
 use crate::dispatch::connection::Connection;
-use crate::dispatch::execute::Decimal;
+use crate::dispatch::decimal::Decimal;
 use crate::dispatch::fleet::{Fleet, Route};
 use crate::dispatch::item_key::{KeyRoom, is_plain};
 use crate::dispatch::operation::{Get, ItemKey, Operation};
 use crate::dispatch::outcome::{EditOutcome, Looked, Outcome};
-use crate::dispatch::protocols::Protocol;
-use crate::dispatch::protocols::resp::config::Server;
-use crate::dispatch::protocols::resp::errors::{self, Error};
-use crate::dispatch::protocols::resp::{self, Moment, info};
-use crate::dispatch::resp_state::{RespState, WorkerCounts};
-use crate::dispatch::session::{Replies, Session};
+use crate::dispatch::protocol::Protocol;
+use crate::dispatch::resp::config::Server;
+use crate::dispatch::resp::errors::{self, Error};
+use crate::dispatch::resp::{self, Moment, info};
+use crate::dispatch::resp::shared::{RespState, WorkerCounts};
+use crate::dispatch::resp::session::{Replies, Session};
 use crate::dispatch::users::Access;
 use crate::io::Ready;
 use crate::latency::Class;

@@ -10,10 +10,10 @@ use crate::dispatch::operation::Get;
 use crate::dispatch::outcome::Outcome;
 use crate::dispatch::own_keys::OwnKeys;
 use crate::dispatch::progress::Busy;
-use crate::dispatch::protocols::{
+use crate::dispatch::memcached::{
     self, AnyRequest, ClientTime, Command, Compose, KeyReply, PacketForm, PacketReply,
 };
-use crate::dispatch::session::OwnRequest;
+use crate::dispatch::resp::session::OwnRequest;
 use crate::dispatch::users::Access;
 use crate::io::Ready;
 use crate::latency::Class;
@@ -56,7 +56,7 @@ impl Dispatcher {
                 Step::Request { request, consumed } => {
                     let key = match &request {
                         Request::Get(get) => get.keys.clone().next().unwrap_or_default(),
-                        request => protocols::plain_key(request),
+                        request => memcached::plain_key(request),
                     };
                     (key, Work::Request(request), consumed, false)
                 }
@@ -191,7 +191,7 @@ impl Dispatcher {
     ) -> Progressed {
         let Dispatcher { executor, key_rooms, executed, .. } = self;
         let Some(item_key) = own.item_key(key, &mut key_rooms.own) else {
-            protocols::compose_refusal(&mut connection.output, form.invalid());
+            memcached::compose_refusal(&mut connection.output, form.invalid());
             return Progressed::Request;
         };
         hints.are_outdated |= touch.is_some();

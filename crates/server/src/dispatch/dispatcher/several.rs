@@ -13,8 +13,8 @@ use crate::dispatch::fleet::Fleet;
 use crate::dispatch::operation::Need;
 use crate::dispatch::outcome::{EditOutcome, Looked, Outcome};
 use crate::dispatch::progress::Busy;
-use crate::dispatch::protocols::resp::errors::{self, Error};
-use crate::dispatch::protocols::resp::{self, Form, Moment};
+use crate::dispatch::resp::errors::{self, Error};
+use crate::dispatch::resp::{self, Form, Moment};
 use larder_cache::{Copied, StoreOutcome};
 use larder_protocol::resp::{Args, Command, Id, Version, compose as words, slot_of};
 

@@ -7,7 +7,7 @@ use crate::dispatch::connection::Connection;
 use crate::dispatch::execute::{Received, UploadEnd, UploadStart};
 use crate::dispatch::operation::Operation;
 use crate::dispatch::outcome::Outcome;
-use crate::dispatch::protocols::{self, Compose, Next};
+use crate::dispatch::memcached::{self, Compose, Next};
 use crate::io::Ready;
 
 impl Dispatcher {
@@ -15,7 +15,7 @@ impl Dispatcher {
     /// nothing if the present item has to come from flash first.
     pub(super) fn begin_upload(&mut self, connection: &mut Connection, line: &[u8]) -> Progressed {
         let Dispatcher { executor, key_rooms, parse_options, .. } = self;
-        let next = protocols::next_request(connection.protocol(), line, parse_options);
+        let next = memcached::next_request(connection.protocol(), line, parse_options);
         let Some(Next { request, upload_bytes: Some(value_bytes), .. }) = next else {
             return Progressed::Request;
         };
@@ -62,7 +62,7 @@ impl Dispatcher {
             ready.connection.swallow = (missing_bytes + protocol.upload_end().len()) as u64;
         }
         let line = receiving.request.clone();
-        let Some(Next { request, .. }) = protocols::next_request(protocol, &line, parse_options) else {
+        let Some(Next { request, .. }) = memcached::next_request(protocol, &line, parse_options) else {
             return;
         };
         let own_keys = ready.connection.own_keys().cloned();

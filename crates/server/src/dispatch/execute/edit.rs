@@ -1,7 +1,7 @@
 //! Changes that depend on the present item: what clients of Redis ask for.
 
 use super::Executor;
-use super::decimal::Decimal;
+use crate::dispatch::decimal::Decimal;
 use super::look::show_copy;
 use crate::dispatch::operation::{Change, Condition, CopyItem, ExpireIf, ItemKey, NewExpiry};
 use crate::dispatch::outcome::{EditOutcome, Outcome, Tail};

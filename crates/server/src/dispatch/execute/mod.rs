@@ -4,8 +4,7 @@
 //! which composes the reply. It is a function because the outcome of a read borrows the item, and because some of what
 //! the operation asked for is done only after the item was shown.
 //!
-//! * `look` reads parts of items, `edit` changes them by what they are, `keys` walks over them, with numbers as
-//!   `decimal` adds them;
+//! * `look` reads parts of items, `edit` changes them by what they are, `keys` walks over them;
 //! * `get` reads, `write` changes items, `admin` does the rest, `stats` tells what was counted;
 //! * `hot` knows which keys are hot, and which items are large;
 //! * `observe` tells those who watch;
@@ -14,7 +13,6 @@
 //! * `streams` takes in and sends large values, piece by piece, and lists items.
 
 mod admin;
-mod decimal;
 mod edit;
 mod fetches;
 mod flash;
@@ -34,7 +32,6 @@ mod stats_worth;
 mod streams;
 mod write;
 
-pub(super) use decimal::Decimal;
 pub(super) use keys::ItemCount;
 pub(super) use login::Admission;
 pub(super) use stats::rusage;

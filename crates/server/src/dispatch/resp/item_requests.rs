@@ -1,8 +1,8 @@
 //! Requests on one item, or on two, read as operations.
 
-use super::Form;
+use super::compose::Form;
 use super::errors::{self, Error};
-use crate::dispatch::execute::Decimal;
+use crate::dispatch::decimal::Decimal;
 use crate::dispatch::operation::{
     BitRange, Change, Condition, CopyItem, ExpireIf, ItemKey, Look, NewExpiry, OldItem, Operation, Part,
     StoreItem,

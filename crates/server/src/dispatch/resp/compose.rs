@@ -1,28 +1,11 @@
-//! RESP2 and RESP3, the protocols of Redis and Valkey.
-//!
-//! * `options` reads requests on items as operations, and this file words their outcomes;
-//! * `catalogue` answers `COMMAND`, `info` `INFO`, `config` `CONFIG`, `client` `CLIENT LIST`, `help` `... HELP`;
-//! * `errors` has the errors, `glob` the patterns of keys.
-//!
-//! What a connection is in the middle of (a transaction, a watch) is its `Session`, and the dispatcher's part in that
-//! is `dispatcher/resp.rs`.
-
-pub(in crate::dispatch) mod catalogue;
-pub(in crate::dispatch) mod client;
-pub(in crate::dispatch) mod config;
-pub(in crate::dispatch) mod errors;
-pub(in crate::dispatch) mod glob;
-pub(in crate::dispatch) mod help;
-pub(in crate::dispatch) mod info;
-mod options;
-
-pub(in crate::dispatch) use options::{Moment, database, each_operation, item_operation};
+//! How outcomes of requests on items are worded in RESP.
 
 use crate::dispatch::outcome::{
     ComposeGet, EditOutcome, FoundItem, GetOutcome, ItemValue, Looked, LookedItem, Outcome, Refusal, Tail,
 };
 use crate::dispatch::output::Output;
-use errors::Error;
+use super::errors::{self, Error};
+use super::item_requests::Moment;
 use larder_cache::{ArithOutcome, Copied, DeleteOutcome, StoreOutcome};
 use larder_protocol::resp::{Version, compose as words, decimal};
 

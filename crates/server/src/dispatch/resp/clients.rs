@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// What is known of one connection, beyond its worker. Its worker writes it, and any may read it.
-pub(super) struct Client {
-    pub(super) id: u64,
+pub(in crate::dispatch) struct Client {
+    pub(in crate::dispatch) id: u64,
     handle: Option<Handle>,
     began: Instant,
     /// Milliseconds after `began` at which the last command came.
@@ -27,33 +27,33 @@ pub(super) struct Client {
 
 /// What the client has told about itself.
 #[derive(Clone, Default)]
-pub(super) struct Told {
-    pub(super) name: Vec<u8>,
-    pub(super) library: Vec<u8>,
-    pub(super) library_version: Vec<u8>,
-    pub(super) user: Vec<u8>,
+pub(in crate::dispatch) struct Told {
+    pub(in crate::dispatch) name: Vec<u8>,
+    pub(in crate::dispatch) library: Vec<u8>,
+    pub(in crate::dispatch) library_version: Vec<u8>,
+    pub(in crate::dispatch) user: Vec<u8>,
 }
 
 /// One connection, as it is shown.
-pub(super) struct ClientReport {
-    pub(super) id: u64,
-    pub(super) remote: String,
-    pub(super) local: String,
-    pub(super) fd: i32,
-    pub(super) told: Told,
-    pub(super) age_s: u64,
-    pub(super) idle_s: u64,
+pub(in crate::dispatch) struct ClientReport {
+    pub(in crate::dispatch) id: u64,
+    pub(in crate::dispatch) remote: String,
+    pub(in crate::dispatch) local: String,
+    pub(in crate::dispatch) fd: i32,
+    pub(in crate::dispatch) told: Told,
+    pub(in crate::dispatch) age_s: u64,
+    pub(in crate::dispatch) idle_s: u64,
     /// Commands queued in a transaction; -1 = there is none.
-    pub(super) queued: i64,
-    pub(super) watched: u32,
-    pub(super) commands: u64,
+    pub(in crate::dispatch) queued: i64,
+    pub(in crate::dispatch) watched: u32,
+    pub(in crate::dispatch) commands: u64,
     /// The number of the last command, as an [`Id`].
-    pub(super) last_command: u8,
-    pub(super) version: u8,
+    pub(in crate::dispatch) last_command: u8,
+    pub(in crate::dispatch) version: u8,
 }
 
 /// No command has come yet.
-pub(super) const NO_COMMAND: u8 = u8::MAX;
+pub(in crate::dispatch) const NO_COMMAND: u8 = u8::MAX;
 
 impl Client {
     fn new(id: u64, handle: Option<Handle>) -> Client {
@@ -72,36 +72,36 @@ impl Client {
         }
     }
 
-    pub(super) fn told(&self) -> MutexGuard<'_, Told> {
+    pub(in crate::dispatch) fn told(&self) -> MutexGuard<'_, Told> {
         self.told.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    pub(super) fn forget_name(&self) {
+    pub(in crate::dispatch) fn forget_name(&self) {
         let mut told = self.told();
         told.name.clear();
         told.user = b"default".to_vec();
     }
 
     /// At the end of a turn in which `commands` were executed, the last of which was `last`.
-    pub(super) fn note(&self, now: Instant, last: Id, commands: u64) {
+    pub(in crate::dispatch) fn note(&self, now: Instant, last: Id, commands: u64) {
         self.last_ms.store(now.saturating_duration_since(self.began).as_millis() as u64, Relaxed);
         self.last_command.store(last as u8, Relaxed);
         self.commands.store(self.commands.load(Relaxed) + commands, Relaxed);
     }
 
-    pub(super) fn set_state(&self, version: Version, queued: Option<usize>, watched: usize) {
+    pub(in crate::dispatch) fn set_state(&self, version: Version, queued: Option<usize>, watched: usize) {
         self.is_resp3.store(version == Version::Resp3, Relaxed);
         self.queued.store(queued.map_or(-1, |queued| queued as i64), Relaxed);
         self.watched.store(watched as u32, Relaxed);
     }
 
     #[inline]
-    pub(super) fn is_killed(&self) -> bool {
+    pub(in crate::dispatch) fn is_killed(&self) -> bool {
         self.is_killed.load(Relaxed)
     }
 
     /// Closes the connection. `is_own` = it asks for that itself, and is answered first.
-    pub(super) fn kill(&self, is_own: bool) {
+    pub(in crate::dispatch) fn kill(&self, is_own: bool) {
         self.is_killed.store(true, Relaxed);
         if let (false, Some(handle)) = (is_own, &self.handle) {
             handle.shut_down();
@@ -109,7 +109,7 @@ impl Client {
     }
 
     /// What is known of the connection now.
-    pub(super) fn report(&self) -> ClientReport {
+    pub(in crate::dispatch) fn report(&self) -> ClientReport {
         let address = |text: String| match text.split_once(':') {
             Some((_, address)) => address.to_owned(),
             None => text,
@@ -134,7 +134,7 @@ impl Client {
 
 /// All connections that speak RESP.
 #[derive(Default)]
-pub(super) struct Clients {
+pub(in crate::dispatch) struct Clients {
     last_id: AtomicU64,
     all: Mutex<BTreeMap<u64, Arc<Client>>>,
 }
@@ -145,28 +145,28 @@ impl Clients {
     }
 
     /// A connection begins to speak RESP.
-    pub(super) fn add(&self, handle: Option<Handle>) -> Arc<Client> {
+    pub(in crate::dispatch) fn add(&self, handle: Option<Handle>) -> Arc<Client> {
         let client = Arc::new(Client::new(self.last_id.fetch_add(1, Relaxed) + 1, handle));
         self.all().insert(client.id, client.clone());
         client
     }
 
     /// A connection is gone.
-    pub(super) fn remove(&self, client: &Client) {
+    pub(in crate::dispatch) fn remove(&self, client: &Client) {
         self.all().remove(&client.id);
     }
 
     /// All of them, by number.
-    pub(super) fn list(&self) -> Vec<Arc<Client>> {
+    pub(in crate::dispatch) fn list(&self) -> Vec<Arc<Client>> {
         self.all().values().cloned().collect()
     }
 
-    pub(super) fn count(&self) -> usize {
+    pub(in crate::dispatch) fn count(&self) -> usize {
         self.all().len()
     }
 }
 
 /// The unix time in seconds.
-pub(super) fn unix_s() -> u64 {
+pub(in crate::dispatch) fn unix_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

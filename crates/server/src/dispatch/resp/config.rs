@@ -2,7 +2,7 @@
 
 use super::glob;
 use crate::dispatch::live::{self, Change, Running, SETTINGS};
-use crate::dispatch::resp_state::RespState;
+use crate::dispatch::resp::shared::RespState;
 use crate::dispatch::state::ServerState;
 use crate::settings::Settings;
 use larder_cache::Cache;

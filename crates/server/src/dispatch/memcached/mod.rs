@@ -26,78 +26,30 @@ mod client_time;
 mod form;
 mod login;
 mod meta;
-pub(super) mod resp;
-pub(super) mod sasl;
+pub(in crate::dispatch) mod sasl;
 
-pub(super) use access::allowed_packet;
-pub(super) use binary::{GetForm as PacketForm, compose_refusal};
-pub(super) use classic::compose_listing;
-pub(super) use client_time::ClientTime;
-pub(super) use login::{Login, log_in};
-pub(super) use sasl::SaslRequest;
+pub(in crate::dispatch) use access::allowed_packet;
+pub(in crate::dispatch) use binary::{GetForm as PacketForm, compose_refusal};
+pub(in crate::dispatch) use classic::compose_listing;
+pub(in crate::dispatch) use client_time::ClientTime;
+pub(in crate::dispatch) use login::{Login, log_in};
+pub(in crate::dispatch) use sasl::SaslRequest;
 
-use super::operation::Operation;
-use super::outcome::{ComposeGet, GetOutcome, Outcome, Refusal, Tail};
-use super::output::Output;
-use super::own_keys::{OwnKeyRoom, OwnKeys};
-use super::users::Access;
+use crate::dispatch::operation::Operation;
+use crate::dispatch::outcome::{ComposeGet, GetOutcome, Outcome, Refusal, Tail};
+use crate::dispatch::output::Output;
+use crate::dispatch::own_keys::{OwnKeyRoom, OwnKeys};
+use crate::dispatch::users::Access;
 use crate::latency::Class;
 use larder_cache::{KEY_BYTES_MAX, KeyHash};
 use larder_protocol::{Found, Keys, ParseOptions, Request, binary as packets, parse, reply};
 
-/// The byte that a request of RESP begins with, unless it is a line of words.
-const ARRAY_OF_RESP: u8 = b'*';
-
-/// The protocol that a connection speaks.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Protocol {
-    /// The first byte of the connection will tell.
-    Undecided,
-    /// memcached's text protocol.
-    Text,
-    /// memcached's text protocol, on a connection whose user has a namespace: it takes a way of its own, so that all
-    /// others pay nothing for it.
-    TextOfOwnKeys,
-    /// memcached's binary protocol.
-    Binary,
-    /// RESP, the protocol of Redis. Its requests are read in `dispatcher/resp.rs`.
-    Resp,
-}
-
-impl Protocol {
-    /// The protocol that begins with this byte. No command of the text protocol begins with the first byte of another
-    /// protocol. Over datagrams there is no RESP.
-    pub(super) fn told_by(first: u8, is_datagram: bool) -> Protocol {
-        match first {
-            packets::REQUEST_MAGIC => Protocol::Binary,
-            ARRAY_OF_RESP if !is_datagram => Protocol::Resp,
-            _ => Protocol::Text,
-        }
-    }
-
-    /// What follows the value of an upload.
-    pub(super) fn upload_end(self) -> &'static [u8] {
-        match self {
-            Protocol::Binary => b"",
-            Protocol::Text | Protocol::TextOfOwnKeys | Protocol::Undecided | Protocol::Resp => b"\r\n",
-        }
-    }
-
-    /// What a client is told whose unfinished request does not fit into the memory for connection buffers.
-    pub(super) fn out_of_memory(self) -> &'static str {
-        match self {
-            Protocol::Resp => "-ERR out of memory reading request\r\n",
-            _ => "SERVER_ERROR out of memory reading request\r\n",
-        }
-    }
-}
-
 /// A request in the cache's terms, and how it is answered: `F` words its outcome.
-pub(super) struct Command<'a, F> {
-    pub(super) operation: Operation<'a>,
-    pub(super) reply: F,
+pub(in crate::dispatch) struct Command<'a, F> {
+    pub(in crate::dispatch) operation: Operation<'a>,
+    pub(in crate::dispatch) reply: F,
     /// The class under which the time of the request is counted.
-    pub(super) class: Class,
+    pub(in crate::dispatch) class: Class,
 }
 
 impl<'a, F> Command<'a, F> {
@@ -106,7 +58,7 @@ impl<'a, F> Command<'a, F> {
     /// # Errors
     /// Why the client may do nothing of it.
     #[cold]
-    pub(super) fn restrict(
+    pub(in crate::dispatch) fn restrict(
         &mut self,
         access: Option<Access>,
         own_keys: Option<&'a OwnKeys>,
@@ -124,7 +76,7 @@ impl<'a, F> Command<'a, F> {
 }
 
 /// What words the outcome of a request in its protocol.
-pub(super) trait Compose {
+pub(in crate::dispatch) trait Compose {
     /// Words the outcome. What is returned follows a value that is streamed.
     fn compose(&self, output: &mut Output, outcome: Outcome<'_>) -> Tail;
 
@@ -135,7 +87,7 @@ pub(super) trait Compose {
 }
 
 /// Which composer of the text protocol words the outcome, with what the words depend on beside the outcome.
-pub(super) enum TextForm<'a> {
+pub(in crate::dispatch) enum TextForm<'a> {
     Classic(form::Form),
     Meta(meta::Form<'a>),
 }
@@ -166,11 +118,11 @@ impl Compose for TextForm<'_> {
 }
 
 /// How one key of a retrieval over the text protocol is answered.
-pub(super) struct KeyReply<'a> {
-    pub(super) output: &'a mut Output,
-    pub(super) key: &'a [u8],
+pub(in crate::dispatch) struct KeyReply<'a> {
+    pub(in crate::dispatch) output: &'a mut Output,
+    pub(in crate::dispatch) key: &'a [u8],
     /// No key of the request follows.
-    pub(super) is_last: bool,
+    pub(in crate::dispatch) is_last: bool,
 }
 
 impl ComposeGet for KeyReply<'_> {
@@ -181,10 +133,10 @@ impl ComposeGet for KeyReply<'_> {
 }
 
 /// How a retrieval over the binary protocol is answered.
-pub(super) struct PacketReply<'a> {
-    pub(super) form: PacketForm,
-    pub(super) output: &'a mut Output,
-    pub(super) key: &'a [u8],
+pub(in crate::dispatch) struct PacketReply<'a> {
+    pub(in crate::dispatch) form: PacketForm,
+    pub(in crate::dispatch) output: &'a mut Output,
+    pub(in crate::dispatch) key: &'a [u8],
 }
 
 impl ComposeGet for PacketReply<'_> {
@@ -196,22 +148,22 @@ impl ComposeGet for PacketReply<'_> {
 
 /// A request of any protocol. The dispatcher's paths of frequent requests know the protocol of theirs, and have no use
 /// for it.
-pub(super) enum AnyRequest<'a> {
+pub(in crate::dispatch) enum AnyRequest<'a> {
     Text(Request<'a>),
     Packet(packets::Request<'a>),
 }
 
 /// The request at the front of the input.
-pub(super) struct Next<'a> {
-    pub(super) request: AnyRequest<'a>,
+pub(in crate::dispatch) struct Next<'a> {
+    pub(in crate::dispatch) request: AnyRequest<'a>,
     /// Bytes of the request, without its value if that follows in pieces.
-    pub(super) consumed: usize,
+    pub(in crate::dispatch) consumed: usize,
     /// Bytes of the value that follows in pieces.
-    pub(super) upload_bytes: Option<u32>,
+    pub(in crate::dispatch) upload_bytes: Option<u32>,
 }
 
 /// The request at the front of the input. `None` = it is not complete, or it is none.
-pub(super) fn next_request<'a>(
+pub(in crate::dispatch) fn next_request<'a>(
     protocol: Protocol,
     input: &'a [u8],
     options: &ParseOptions,
@@ -235,7 +187,7 @@ fn request_of<'a, R, E>(found: Found<R, E>, request_as: fn(R) -> AnyRequest<'a>)
 
 impl<'a> AnyRequest<'a> {
     /// The keys of a retrieval. `None` for all other requests.
-    pub(super) fn retrieved_keys(&self) -> Option<Keys<'a>> {
+    pub(in crate::dispatch) fn retrieved_keys(&self) -> Option<Keys<'a>> {
         match self {
             AnyRequest::Text(Request::Get(get)) => Some(get.keys.clone()),
             AnyRequest::Packet(request) if matches!(request.command, packets::Command::Get { .. }) => {
@@ -247,7 +199,7 @@ impl<'a> AnyRequest<'a> {
 
     /// Reads the request as an operation. `hash` hashes its key. `own_keys` = the keys of the client; `None` = all.
     /// `is_behind_others` = other replies wait to be sent before this one. `None` = the key is too long for an item.
-    pub(super) fn command<'s>(
+    pub(in crate::dispatch) fn command<'s>(
         &'s self,
         rooms: &'s mut KeyRooms,
         own_keys: Option<&OwnKeys>,
@@ -284,7 +236,7 @@ impl<'a> AnyRequest<'a> {
     }
 
     /// Says that the key is too long for an item.
-    pub(super) fn refuse_key(&self, output: &mut Output) {
+    pub(in crate::dispatch) fn refuse_key(&self, output: &mut Output) {
         match self {
             AnyRequest::Text(_) => output.say(reply::KEY_TOO_LONG),
             AnyRequest::Packet(packets::Request { echo, .. }) => compose_refusal(
@@ -296,9 +248,9 @@ impl<'a> AnyRequest<'a> {
 }
 
 /// Room for the key of one request: decoded, and with the prefix of a namespace.
-pub(super) struct KeyRooms {
-    pub(super) decoded: [u8; KEY_BYTES_MAX],
-    pub(super) own: OwnKeyRoom,
+pub(in crate::dispatch) struct KeyRooms {
+    pub(in crate::dispatch) decoded: [u8; KEY_BYTES_MAX],
+    pub(in crate::dispatch) own: OwnKeyRoom,
 }
 
 impl Default for KeyRooms {
@@ -308,7 +260,7 @@ impl Default for KeyRooms {
 }
 
 /// How a request of any protocol is answered.
-pub(super) enum AnyForm<'a> {
+pub(in crate::dispatch) enum AnyForm<'a> {
     Text(TextForm<'a>),
     Packet(binary::Form),
 }
@@ -329,7 +281,7 @@ impl Compose for AnyForm<'_> {
 /// The key of a request as it stands in the input. Empty where there is none, and where the key has to be decoded
 /// first; see [`decoded_key`].
 #[inline]
-pub(super) fn plain_key<'a>(request: &Request<'a>) -> &'a [u8] {
+pub(in crate::dispatch) fn plain_key<'a>(request: &Request<'a>) -> &'a [u8] {
     match request {
         Request::Store(store) => store.key,
         Request::Delete { key, .. } | Request::Touch { key, .. } | Request::Arith { key, .. } => key,
@@ -340,7 +292,7 @@ pub(super) fn plain_key<'a>(request: &Request<'a>) -> &'a [u8] {
 
 /// The key of a request that sends its key encoded. `None` for all others.
 #[inline]
-pub(super) fn decoded_key<'b>(
+pub(in crate::dispatch) fn decoded_key<'b>(
     request: &Request<'_>,
     buffer: &'b mut [u8; KEY_BYTES_MAX],
 ) -> Option<&'b [u8]> {
@@ -352,7 +304,7 @@ pub(super) fn decoded_key<'b>(
 
 /// Reads a request as an operation on `key`. `is_behind_others` = other replies wait to be sent before this one.
 #[inline(always)]
-pub(super) fn command<'a>(
+pub(in crate::dispatch) fn command<'a>(
     request: &'a Request<'a>,
     key: &'a [u8],
     hash: KeyHash,
@@ -373,7 +325,7 @@ pub(super) fn command<'a>(
 
 /// Reads a request of the binary protocol as an operation. Retrievals and logins are no operations.
 #[inline]
-pub(super) fn packet_command<'a>(
+pub(in crate::dispatch) fn packet_command<'a>(
     request: &packets::Request<'a>,
     hash: KeyHash,
     time: ClientTime,

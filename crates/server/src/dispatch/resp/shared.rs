@@ -1,7 +1,7 @@
 //! What all workers share of RESP: connections, counts of commands and errors, slow commands, the gate, the fleet.
 
 use super::clients::{Clients, unix_s};
-use super::fleet::Fleet;
+use crate::dispatch::fleet::Fleet;
 use crate::io::{Peer, Transport};
 use larder_cache::Gate;
 use larder_protocol::resp::{Args, Id};
@@ -23,7 +23,7 @@ const SHORT_US: i64 = 1000;
 
 /// Counts of one command.
 #[derive(Default)]
-pub(super) struct CommandCount {
+pub(in crate::dispatch) struct CommandCount {
     calls: AtomicU64,
     us: AtomicU64,
     rejected: AtomicU64,
@@ -32,18 +32,18 @@ pub(super) struct CommandCount {
 
 /// What is counted of one command.
 #[derive(Clone, Copy, Default)]
-pub(super) struct CommandStats {
-    pub(super) calls: u64,
-    pub(super) us: u64,
+pub(in crate::dispatch) struct CommandStats {
+    pub(in crate::dispatch) calls: u64,
+    pub(in crate::dispatch) us: u64,
     /// Refused before they were executed.
-    pub(super) rejected: u64,
+    pub(in crate::dispatch) rejected: u64,
     /// Executed, and answered with an error.
-    pub(super) failed: u64,
+    pub(in crate::dispatch) failed: u64,
 }
 
 /// One worker's counts. Only that worker counts here.
 #[repr(align(128))]
-pub(super) struct WorkerCounts {
+pub(in crate::dispatch) struct WorkerCounts {
     commands: Box<[CommandCount]>,
     /// How often each kind of error was answered, by its first word.
     errors: Mutex<BTreeMap<Box<str>, u64>>,
@@ -60,7 +60,7 @@ impl WorkerCounts {
     }
 
     /// Counts an error by its first word.
-    pub(super) fn error(&self, text: &[u8]) {
+    pub(in crate::dispatch) fn error(&self, text: &[u8]) {
         let word = text.split(|byte| *byte == b' ').next().unwrap_or_default();
         let word = String::from_utf8_lossy(word);
         let mut errors = lock(&self.errors);
@@ -71,37 +71,37 @@ impl WorkerCounts {
         }
     }
 
-    pub(super) fn executed(&self, command: usize, calls: u64, us: u64) {
+    pub(in crate::dispatch) fn executed(&self, command: usize, calls: u64, us: u64) {
         add(&self.commands[command].calls, calls);
         add(&self.commands[command].us, us);
     }
 
-    pub(super) fn rejected(&self, command: Id) {
+    pub(in crate::dispatch) fn rejected(&self, command: Id) {
         add(&self.commands[command as usize].rejected, 1);
     }
 
-    pub(super) fn failed(&self, command: Id) {
+    pub(in crate::dispatch) fn failed(&self, command: Id) {
         add(&self.commands[command as usize].failed, 1);
     }
 }
 
 /// A command that took long.
 #[derive(Clone)]
-pub(super) struct SlowCommand {
-    pub(super) id: u64,
-    pub(super) unix_s: u64,
-    pub(super) us: u64,
-    pub(super) args: Vec<Vec<u8>>,
-    pub(super) address: String,
-    pub(super) name: Vec<u8>,
+pub(in crate::dispatch) struct SlowCommand {
+    pub(in crate::dispatch) id: u64,
+    pub(in crate::dispatch) unix_s: u64,
+    pub(in crate::dispatch) us: u64,
+    pub(in crate::dispatch) args: Vec<Vec<u8>>,
+    pub(in crate::dispatch) address: String,
+    pub(in crate::dispatch) name: Vec<u8>,
 }
 
 /// Commands, and bytes received and sent: in all, or for each second.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Rates {
-    pub(super) commands: u64,
-    pub(super) bytes_in: u64,
-    pub(super) bytes_out: u64,
+pub(in crate::dispatch) struct Rates {
+    pub(in crate::dispatch) commands: u64,
+    pub(in crate::dispatch) bytes_in: u64,
+    pub(in crate::dispatch) bytes_out: u64,
 }
 
 #[derive(Default)]
@@ -119,16 +119,16 @@ struct SlowLog {
 }
 
 /// What all workers share of RESP.
-pub(super) struct RespState {
-    pub(super) clients: Clients,
-    pub(super) gate: Gate,
+pub(in crate::dispatch) struct RespState {
+    pub(in crate::dispatch) clients: Clients,
+    pub(in crate::dispatch) gate: Gate,
     workers: Box<[WorkerCounts]>,
     counts_at_reset: Mutex<Vec<CommandStats>>,
     slow: Mutex<SlowLog>,
     /// A command that takes longer is remembered, microseconds; negative = none is.
-    pub(super) slower_than_us: AtomicI64,
+    pub(in crate::dispatch) slower_than_us: AtomicI64,
     /// How many slow commands are remembered.
-    pub(super) slow_max: AtomicU64,
+    pub(in crate::dispatch) slow_max: AtomicU64,
     fleet: RwLock<Option<Arc<Fleet>>>,
     /// Goes up with every change of the fleet.
     fleet_version: AtomicU64,
@@ -136,9 +136,9 @@ pub(super) struct RespState {
     peak_bytes: AtomicU64,
     sample: Mutex<Sample>,
     /// Ports on which every connection speaks RESP.
-    pub(super) ports: Vec<u16>,
+    pub(in crate::dispatch) ports: Vec<u16>,
     /// 40 hexadecimal digits that name this run of the server.
-    pub(super) run_id: String,
+    pub(in crate::dispatch) run_id: String,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -146,7 +146,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl RespState {
-    pub(super) fn new(workers: usize, ports: Vec<u16>, fleet: Option<Fleet>) -> RespState {
+    pub(in crate::dispatch) fn new(workers: usize, ports: Vec<u16>, fleet: Option<Fleet>) -> RespState {
         RespState {
             clients: Clients::default(),
             gate: Gate::new(workers),
@@ -164,12 +164,12 @@ impl RespState {
         }
     }
 
-    pub(super) fn worker(&self, number: usize) -> &WorkerCounts {
+    pub(in crate::dispatch) fn worker(&self, number: usize) -> &WorkerCounts {
         &self.workers[number]
     }
 
     /// What is counted of every command, in the order of the ids.
-    pub(super) fn command_stats(&self) -> Vec<CommandStats> {
+    pub(in crate::dispatch) fn command_stats(&self) -> Vec<CommandStats> {
         let base = lock(&self.counts_at_reset);
         self.total_counts()
             .into_iter()
@@ -198,7 +198,7 @@ impl RespState {
     }
 
     /// How often each kind of error was answered.
-    pub(super) fn errors(&self) -> BTreeMap<Box<str>, u64> {
+    pub(in crate::dispatch) fn errors(&self) -> BTreeMap<Box<str>, u64> {
         let mut all = BTreeMap::new();
         for worker in &self.workers {
             for (word, count) in &*lock(&worker.errors) {
@@ -209,13 +209,13 @@ impl RespState {
     }
 
     /// `CONFIG RESETSTAT`.
-    pub(super) fn reset(&self) {
+    pub(in crate::dispatch) fn reset(&self) {
         *lock(&self.counts_at_reset) = self.total_counts();
         self.workers.iter().for_each(|worker| lock(&worker.errors).clear());
     }
 
     /// Whether a client came in by a port on which every connection speaks RESP.
-    pub(super) fn is_port_of(&self, peer: &Peer<'_>) -> bool {
+    pub(in crate::dispatch) fn is_port_of(&self, peer: &Peer<'_>) -> bool {
         // Without such a port nobody asks the system.
         peer.transport == Transport::Tcp
             && !self.ports.is_empty()
@@ -225,18 +225,18 @@ impl RespState {
     // ---- slow commands ----
 
     /// Whether a command that took so long is remembered.
-    pub(super) fn is_slow(&self, us: u64) -> bool {
+    pub(in crate::dispatch) fn is_slow(&self, us: u64) -> bool {
         u64::try_from(self.slower_than_us.load(Relaxed)).is_ok_and(|least| us >= least)
     }
 
     /// Whether commands that take constant time may count as slow.
     #[inline]
-    pub(super) fn measures_all(&self) -> bool {
+    pub(in crate::dispatch) fn measures_all(&self) -> bool {
         (0..SHORT_US).contains(&self.slower_than_us.load(Relaxed))
     }
 
     /// Remembers a command that took long.
-    pub(super) fn remember_slow(&self, us: u64, args: Args<'_>, address: String, name: Vec<u8>) {
+    pub(in crate::dispatch) fn remember_slow(&self, us: u64, args: Args<'_>, address: String, name: Vec<u8>) {
         let most = self.slow_max.load(Relaxed) as usize;
         let count = args.len();
         let mut kept: Vec<Vec<u8>> = args
@@ -260,20 +260,20 @@ impl RespState {
     }
 
     /// The slow commands, the latest first.
-    pub(super) fn slow_commands(&self, most: usize) -> Vec<SlowCommand> {
+    pub(in crate::dispatch) fn slow_commands(&self, most: usize) -> Vec<SlowCommand> {
         lock(&self.slow).commands.iter().take(most).cloned().collect()
     }
 
-    pub(super) fn slow_count(&self) -> usize {
+    pub(in crate::dispatch) fn slow_count(&self) -> usize {
         lock(&self.slow).commands.len()
     }
 
-    pub(super) fn forget_slow(&self) {
+    pub(in crate::dispatch) fn forget_slow(&self) {
         lock(&self.slow).commands.clear();
     }
 
     /// Forgets the oldest slow commands beyond what is remembered.
-    pub(super) fn trim_slow(&self) {
+    pub(in crate::dispatch) fn trim_slow(&self) {
         let most = self.slow_max.load(Relaxed) as usize;
         lock(&self.slow).commands.truncate(most);
     }
@@ -281,30 +281,30 @@ impl RespState {
     // ---- the fleet ----
 
     /// The fleet that this server is part of.
-    pub(super) fn fleet(&self) -> Option<Arc<Fleet>> {
+    pub(in crate::dispatch) fn fleet(&self) -> Option<Arc<Fleet>> {
         self.fleet.read().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
     }
 
     /// Replaces the fleet. A worker looks at the beginning of each turn whether it has another version.
-    pub(super) fn set_fleet(&self, fleet: Option<Fleet>) {
+    pub(in crate::dispatch) fn set_fleet(&self, fleet: Option<Fleet>) {
         *self.fleet.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = fleet.map(Arc::new);
         self.fleet_version.fetch_add(1, Relaxed);
     }
 
     #[inline]
-    pub(super) fn fleet_version(&self) -> u64 {
+    pub(in crate::dispatch) fn fleet_version(&self) -> u64 {
         self.fleet_version.load(Relaxed)
     }
 
     // ---- figures over time ----
 
     /// Takes note of the memory that is used now. Returns the most so far.
-    pub(super) fn note_peak(&self, bytes: u64) -> u64 {
+    pub(in crate::dispatch) fn note_peak(&self, bytes: u64) -> u64 {
         self.peak_bytes.fetch_max(bytes, Relaxed).max(bytes)
     }
 
     /// About once a second: the totals of bytes received and sent.
-    pub(super) fn take_sample(&self, bytes_in: u64, bytes_out: u64) {
+    pub(in crate::dispatch) fn take_sample(&self, bytes_in: u64, bytes_out: u64) {
         let commands = self.total_counts().iter().map(|count| count.calls).sum();
         let now = Rates { commands, bytes_in, bytes_out };
         let mut sample = lock(&self.sample);
@@ -322,7 +322,7 @@ impl RespState {
     }
 
     /// The rates of the last second or so, for each second.
-    pub(super) fn rates(&self) -> Rates {
+    pub(in crate::dispatch) fn rates(&self) -> Rates {
         lock(&self.sample).rates
     }
 }

@@ -8,39 +8,39 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// One connection's session.
-pub(super) struct Session {
-    pub(super) version: Version,
+pub(in crate::dispatch) struct Session {
+    pub(in crate::dispatch) version: Version,
     /// What other connections may see of this one.
-    pub(super) client: Arc<Client>,
-    pub(super) replies: Replies,
+    pub(in crate::dispatch) client: Arc<Client>,
+    pub(in crate::dispatch) replies: Replies,
     /// Reads leave no trace (`CLIENT NO-TOUCH`).
-    pub(super) leaves_no_trace: bool,
-    pub(super) transaction: Option<Box<Transaction>>,
+    pub(in crate::dispatch) leaves_no_trace: bool,
+    pub(in crate::dispatch) transaction: Option<Box<Transaction>>,
     /// The watched keys.
-    pub(super) watched: HashMap<Vec<u8>, Watched>,
+    pub(in crate::dispatch) watched: HashMap<Vec<u8>, Watched>,
     /// What the watched keys take, in the account of connection buffers.
     watched_charge: Charge,
     /// How far an incomplete request at the front of the input was read.
-    pub(super) resume: Resume,
+    pub(in crate::dispatch) resume: Resume,
     /// What a command on several keys has counted so far.
-    pub(super) sum: i64,
+    pub(in crate::dispatch) sum: i64,
     /// The request at the front of the input, as it is executed for a user with a namespace.
-    pub(super) own_request: Option<OwnRequest>,
+    pub(in crate::dispatch) own_request: Option<OwnRequest>,
     /// Where a command on several keys goes on: how many keys are done, and where in its arguments the next one begins.
-    pub(super) place: Option<(usize, usize)>,
+    pub(in crate::dispatch) place: Option<(usize, usize)>,
     /// Commands that were executed in the present turn, and the last one of them.
-    pub(super) commands: u32,
-    pub(super) last_command: Option<Id>,
+    pub(in crate::dispatch) commands: u32,
+    pub(in crate::dispatch) last_command: Option<Id>,
     /// The client has a namespace.
-    pub(super) has_own_keys: bool,
+    pub(in crate::dispatch) has_own_keys: bool,
     /// Requests need nothing but to be executed and answered: no transaction, every reply is sent, and keys are taken
     /// as they are.
-    pub(super) is_plain: bool,
+    pub(in crate::dispatch) is_plain: bool,
 }
 
 /// Which replies are sent (`CLIENT REPLY`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Replies {
+pub(in crate::dispatch) enum Replies {
     All,
     None,
     /// All but that of the next request.
@@ -51,26 +51,26 @@ pub(super) enum Replies {
 
 /// Commands that were queued since `MULTI`.
 #[derive(Default)]
-pub(super) struct Transaction {
+pub(in crate::dispatch) struct Transaction {
     /// The arguments of all commands, one behind the other.
-    pub(super) bytes: Vec<u8>,
-    pub(super) commands: Vec<Queued>,
+    pub(in crate::dispatch) bytes: Vec<u8>,
+    pub(in crate::dispatch) commands: Vec<Queued>,
     /// A command was refused when it was queued: nothing will be executed.
-    pub(super) is_broken: bool,
+    pub(in crate::dispatch) is_broken: bool,
     /// What the queue takes, in the account of connection buffers.
     charge: Charge,
 }
 
 impl Transaction {
     /// Takes room for a command of so many bytes. `false` = there is none.
-    pub(super) fn take_room(&mut self, buffers: Option<&Arc<Buffers>>, bytes: usize) -> bool {
+    pub(in crate::dispatch) fn take_room(&mut self, buffers: Option<&Arc<Buffers>>, bytes: usize) -> bool {
         // A vector doubles, and each command has an entry of its own.
         let bytes = 2 * (bytes + size_of::<Queued>()) as u64;
         buffers.is_none_or(|buffers| self.charge.try_grow(buffers, bytes))
     }
 
     /// The keys of all queued commands.
-    pub(super) fn keys(&self) -> impl Iterator<Item = &[u8]> {
+    pub(in crate::dispatch) fn keys(&self) -> impl Iterator<Item = &[u8]> {
         self.commands.iter().flat_map(|queued| {
             let args = self.args(queued);
             let keys = command_of(args).map_or(Keys::NONE, |command| command.keys);
@@ -79,30 +79,30 @@ impl Transaction {
     }
 
     /// The arguments of a queued command.
-    pub(super) fn args(&self, queued: &Queued) -> Args<'_> {
+    pub(in crate::dispatch) fn args(&self, queued: &Queued) -> Args<'_> {
         Args::new(&self.bytes[queued.from..queued.until], queued.count)
     }
 }
 
 /// A queued command.
 #[derive(Clone, Copy)]
-pub(super) struct Queued {
+pub(in crate::dispatch) struct Queued {
     /// Where its arguments begin and end.
-    pub(super) from: usize,
-    pub(super) until: usize,
-    pub(super) count: usize,
+    pub(in crate::dispatch) from: usize,
+    pub(in crate::dispatch) until: usize,
+    pub(in crate::dispatch) count: usize,
 }
 
 /// A request with the prefix of the user before its keys. It is kept while the request goes on.
-pub(super) struct OwnRequest {
-    pub(super) bytes: Vec<u8>,
+pub(in crate::dispatch) struct OwnRequest {
+    pub(in crate::dispatch) bytes: Vec<u8>,
     /// What it takes, in the account of connection buffers.
     charge: Charge,
 }
 
 impl OwnRequest {
     /// `None` = there is no room to keep it.
-    pub(super) fn new(bytes: Vec<u8>, buffers: Option<&Arc<Buffers>>) -> Option<OwnRequest> {
+    pub(in crate::dispatch) fn new(bytes: Vec<u8>, buffers: Option<&Arc<Buffers>>) -> Option<OwnRequest> {
         let mut charge = Charge::default();
         let fits = buffers.is_none_or(|buffers| charge.try_grow(buffers, bytes.capacity() as u64));
         fits.then_some(OwnRequest { bytes, charge })
@@ -110,14 +110,14 @@ impl OwnRequest {
 }
 
 /// The hash of a watched key's item, and the version of the item when the watch began.
-pub(super) struct Watched {
-    pub(super) hash: KeyHash,
+pub(in crate::dispatch) struct Watched {
+    pub(in crate::dispatch) hash: KeyHash,
     /// CAS number and expiry; `None` = there was no item.
-    pub(super) version: Option<(u64, Expiry)>,
+    pub(in crate::dispatch) version: Option<(u64, Expiry)>,
 }
 
 impl Session {
-    pub(super) fn new(client: Arc<Client>) -> Session {
+    pub(in crate::dispatch) fn new(client: Arc<Client>) -> Session {
         Session {
             version: Version::Resp2,
             client,
@@ -138,7 +138,7 @@ impl Session {
     }
 
     /// After a change of what requests need.
-    pub(super) fn settle(&mut self) {
+    pub(in crate::dispatch) fn settle(&mut self) {
         self.is_plain = self.transaction.is_none()
             && self.replies == Replies::All
             && !self.leaves_no_trace
@@ -148,7 +148,7 @@ impl Session {
     }
 
     /// Watches a key. `false` = there is no room for it.
-    pub(super) fn watch(&mut self, key: &[u8], watched: Watched, buffers: Option<&Arc<Buffers>>) -> bool {
+    pub(in crate::dispatch) fn watch(&mut self, key: &[u8], watched: Watched, buffers: Option<&Arc<Buffers>>) -> bool {
         // The map has up to twice as many places as keys.
         let bytes = (key.len() + 2 * size_of::<(Vec<u8>, Watched)>()) as u64;
         let fits = buffers.is_none_or(|buffers| self.watched_charge.try_grow(buffers, bytes));
@@ -159,39 +159,39 @@ impl Session {
     }
 
     /// What the watched keys take, in the account of connection buffers.
-    pub(super) fn watched_bytes(&self) -> u64 {
+    pub(in crate::dispatch) fn watched_bytes(&self) -> u64 {
         self.watched_charge.bytes()
     }
 
     /// What the session has in the account of connection buffers.
-    pub(super) fn held_bytes(&self) -> u64 {
+    pub(in crate::dispatch) fn held_bytes(&self) -> u64 {
         let queued = self.transaction.as_ref().map_or(0, |transaction| transaction.charge.bytes());
         let own = self.own_request.as_ref().map_or(0, |request| request.charge.bytes());
         queued + own + self.watched_bytes()
     }
 
     /// No key is watched any more.
-    pub(super) fn forget_watched(&mut self) {
+    pub(in crate::dispatch) fn forget_watched(&mut self) {
         self.watched = HashMap::new();
         self.watched_charge = Charge::default();
     }
 
     /// There is no transaction any more, and no key is watched.
-    pub(super) fn end_transaction(&mut self) {
+    pub(in crate::dispatch) fn end_transaction(&mut self) {
         self.transaction = None;
         self.forget_watched();
         self.settle();
     }
 
     /// A request is executed.
-    pub(super) fn begin_reply(&mut self) {
+    pub(in crate::dispatch) fn begin_reply(&mut self) {
         if self.replies == Replies::NotNext {
             self.replies = Replies::NotThis;
         }
     }
 
     /// The request is answered, though the client may not get the reply.
-    pub(super) fn end_reply(&mut self) {
+    pub(in crate::dispatch) fn end_reply(&mut self) {
         if self.replies == Replies::NotThis {
             self.replies = Replies::All;
             self.settle();
@@ -200,13 +200,13 @@ impl Session {
 
     /// Notes that a command was executed.
     #[inline]
-    pub(super) fn count(&mut self, command: Id) {
+    pub(in crate::dispatch) fn count(&mut self, command: Id) {
         self.commands += 1;
         self.last_command = Some(command);
     }
 
     /// As it was when the connection was opened (`RESET`).
-    pub(super) fn reset(&mut self) {
+    pub(in crate::dispatch) fn reset(&mut self) {
         self.client.forget_name();
         *self = Session { resume: self.resume, ..Session::new(self.client.clone()) };
         self.settle();

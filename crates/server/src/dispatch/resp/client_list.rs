@@ -1,7 +1,7 @@
 //! `CLIENT LIST`, `INFO` and `KILL`: connections as they are shown, and which of them are chosen.
 
 use super::errors::{self, Error};
-use crate::dispatch::clients::{Client, ClientReport, NO_COMMAND};
+use crate::dispatch::resp::clients::{Client, ClientReport, NO_COMMAND};
 use larder_protocol::resp::{Args, Command, all, decimal};
 use std::sync::Arc;
 
