@@ -7,7 +7,7 @@ use crate::admin::process::{
 };
 use crate::cpus;
 use crate::dispatch::live::{Follower, Host, Running};
-use crate::dispatch::{Dispatcher, Drivers, ServerState, Users};
+use crate::dispatch::{Dispatcher, Drivers, RespShared, ServerState, Users};
 use crate::error::RunError;
 use crate::flash::{self, OpenFlash};
 use crate::io::{self, Buffers, Inherited, ListenAddress, ListenOptions, SESSION_BYTES, Stopper};
@@ -114,6 +114,7 @@ fn serve(
         description,
         Some(host),
     ));
+    let shared = Arc::new(RespShared::new(&state));
     let watch = state.watch().clone();
     cache.on_departure(move |gone| watch.tell_departure(gone));
     let latency: Arc<[Arc<WorkerLatency>]> =
@@ -140,7 +141,7 @@ fn serve(
         .start(move |number| {
             let node = cpus::pin(service_state.settings(), &nodes, number);
             let worker = service_cache.worker_on(node);
-            Dispatcher::new(worker, number, service_state.clone(), latency[number].clone())
+            Dispatcher::new(worker, number, service_state.clone(), shared.clone(), latency[number].clone())
         })
         .map_err(Ended::Early)?;
     tell_when_ready(settings, &cache, running.stopper(), is_ready);

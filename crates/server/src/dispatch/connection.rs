@@ -1,18 +1,26 @@
 //! One client's conversation, above its socket.
 
-use super::dispatcher::RestOfLine;
 use super::output::{Output, Pool};
 use super::own_keys::OwnKeys;
-use super::progress::{Busy, Progress};
+use super::progress::{Busy, Progress, RestOfLine};
 use super::protocol::Protocol;
-use super::resp::session::Session;
 use super::users::{Access, Rights};
 use crate::io::{Awaits, Conversation, Handle, Peer};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// One client's conversation: its replies, its unfinished work, and how far its input is read.
-pub struct Connection {
+/// What a protocol keeps of a connection between requests.
+pub trait SessionState {
+    /// What it has in the account of connection buffers.
+    fn held_bytes(&self) -> u64;
+
+    /// The client has a namespace from now on, or has none.
+    fn has_own_keys(&mut self, has: bool);
+}
+
+/// One client's conversation: its replies, its unfinished work, and how far its input is read. `S` = what a protocol
+/// keeps between requests.
+pub struct Connection<S> {
     pub(super) output: Output,
     pub(super) progress: Progress,
     protocol: Protocol,
@@ -27,7 +35,7 @@ pub struct Connection {
     /// The client has named a mechanism of SASL, and its name and password follow.
     pub(super) has_begun_sasl: bool,
     /// What a connection that speaks RESP is in the middle of. It is made with the first request.
-    pub(super) session: Option<Box<Session>>,
+    pub(super) session: Option<Box<S>>,
     /// The connection for those who are not its worker. `None` for a datagram.
     pub(super) handle: Option<Handle>,
     /// Keys of the `get` line at the front of the input that were answered before the output was full.
@@ -44,14 +52,14 @@ pub struct Connection {
     pub(super) gave_way: bool,
 }
 
-impl Connection {
+impl<S: SessionState> Connection<S> {
     pub(super) fn new(
         pool: &Rc<Pool>,
         peer: &Peer<'_>,
         protocol: Protocol,
         access: Option<Access>,
         is_datagram: bool,
-    ) -> Connection {
+    ) -> Connection<S> {
         let mut connection = Connection {
             output: Output::new(pool.clone(), is_datagram),
             progress: Progress::new(peer.id, peer.fd, is_datagram),
@@ -135,8 +143,7 @@ impl Connection {
             None => (None, None),
         };
         if let Some(session) = &mut self.session {
-            session.has_own_keys = self.own_keys.is_some();
-            session.settle();
+            session.has_own_keys(self.own_keys.is_some());
         }
         self.settle();
     }
@@ -145,6 +152,11 @@ impl Connection {
     #[inline]
     pub(super) fn is_backed_up(&self) -> bool {
         self.output.is_full() || self.progress.blocks_replies()
+    }
+
+    /// Whether the client has to log in before its input is read as requests.
+    pub(super) fn is_locked(&self) -> bool {
+        self.is_locked
     }
 
     /// Whether something has to be done before the input can be read as requests.
@@ -172,7 +184,7 @@ impl Connection {
     }
 }
 
-impl Conversation for Connection {
+impl<S: SessionState> Conversation for Connection<S> {
     fn take_output(&mut self) -> Option<Vec<u8>> {
         self.output.take()
     }

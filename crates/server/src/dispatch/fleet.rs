@@ -5,6 +5,8 @@ use crate::settings::{FleetNode, FleetSettings};
 use larder_protocol::resp::{SLOTS, Version, compose as words, slot_of};
 use ring::digest::{SHA256, digest};
 use std::net::ToSocketAddrs;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, PoisonError, RwLock};
 
 /// No server has the slot.
 const NOBODY: u16 = u16::MAX;
@@ -244,6 +246,34 @@ fn id_of(name: &str) -> String {
     let digest = digest(&SHA256, format!("larder server {name}").as_bytes());
     let digits: String = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
     digits[..ID_DIGITS].to_owned()
+}
+
+/// The fleet that the server is part of now, if it is part of one.
+pub(super) struct CurrentFleet {
+    fleet: RwLock<Option<Arc<Fleet>>>,
+    /// Goes up with every change of the fleet.
+    version: AtomicU64,
+}
+
+impl CurrentFleet {
+    pub(super) fn new(fleet: Option<Fleet>) -> CurrentFleet {
+        CurrentFleet { fleet: RwLock::new(fleet.map(Arc::new)), version: AtomicU64::new(1) }
+    }
+
+    pub(super) fn get(&self) -> Option<Arc<Fleet>> {
+        self.fleet.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Replaces the fleet. A worker looks at the beginning of each turn whether it has another version.
+    pub(super) fn set(&self, fleet: Option<Fleet>) {
+        *self.fleet.write().unwrap_or_else(PoisonError::into_inner) = fleet.map(Arc::new);
+        self.version.fetch_add(1, Relaxed);
+    }
+
+    #[inline]
+    pub(super) fn version(&self) -> u64 {
+        self.version.load(Relaxed)
+    }
 }
 
 #[cfg(test)]

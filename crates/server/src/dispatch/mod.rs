@@ -15,10 +15,12 @@
 //! `Outcome` into the connection's `Output`.
 
 mod connection;
+mod cursor;
 mod decimal;
 mod dispatcher;
 mod execute;
 mod fleet;
+mod interpreter;
 mod item_key;
 pub mod live;
 mod memcached;
@@ -29,13 +31,18 @@ mod own_keys;
 mod prefixes;
 mod progress;
 mod protocol;
+mod request_log;
 mod resp;
 mod state;
 mod users;
 mod watch;
+mod window;
 
-pub use connection::Connection;
 pub use dispatcher::Dispatcher;
+pub use resp::Shared as RespShared;
 pub use state::{Drivers, ServerState, ShutdownHook};
 pub use users::{Access, Users};
 pub(crate) use watch::WatchCounts;
+
+/// One client's conversation, with what it keeps for RESP.
+pub type Connection = connection::Connection<resp::Session>;

@@ -6,7 +6,6 @@
 //! deletes what the user has, and two users with the same key have two items.
 
 use larder_cache::KEY_BYTES_MAX;
-use larder_protocol::resp::{Args, command_of, compose as words};
 
 /// Room for one key with its prefix.
 pub(super) type OwnKeyRoom = [u8; KEY_BYTES_MAX];
@@ -41,24 +40,6 @@ impl OwnKeys {
     pub(super) fn shown<'k>(&self, key: &'k [u8]) -> Option<&'k [u8]> {
         key.strip_prefix(&*self.prefix)
     }
-
-    /// A request of RESP, or the beginning of one with `count` arguments, with the prefix before its keys.
-    pub(super) fn request<'r>(&self, args: Args<'_>, count: usize, room: &'r mut Vec<u8>) -> Args<'r> {
-        let (keys, here) = (command_of(args).map(|command| command.keys), args.len());
-        room.clear();
-        for (place, word) in args.enumerate() {
-            match keys.is_some_and(|keys| keys.has(place, count)) {
-                true => {
-                    words::bulk_head(room, self.prefix.len() + word.len());
-                    room.extend_from_slice(&self.prefix);
-                    room.extend_from_slice(word);
-                    room.extend_from_slice(b"\r\n");
-                }
-                false => words::bulk(room, word),
-            }
-        }
-        Args::new(room, here)
-    }
 }
 
 /// What a client calls the item with this key; `None` = the client may not see it.
@@ -82,32 +63,5 @@ mod tests {
         assert_eq!(own.shown(b"shops:k"), None);
         assert_eq!(shown_to(None, b"k"), Some(&b"k"[..]));
         assert_eq!(shown_to(Some(&own), b"k"), None);
-    }
-
-    #[test]
-    fn a_request_of_resp_keeps_what_is_no_key() {
-        let own = OwnKeys::new("a", b':');
-        let rewritten = |line: &str| {
-            let mut request = Vec::new();
-            line.split(' ').for_each(|word| words::bulk(&mut request, word.as_bytes()));
-            let count = line.split(' ').count();
-            let mut room = b"what was there before".to_vec();
-            let args = own.request(Args::new(&request, count), count, &mut room);
-            args.map(|word| std::str::from_utf8(word).expect("text")).collect::<Vec<_>>().join(" ")
-        };
-        for (sent, executed) in [
-            ("GET k", "GET a:k"),
-            ("set k a:k EX 5", "set a:k a:k EX 5"),
-            ("MSET k 1 j 2", "MSET a:k 1 a:j 2"),
-            ("DEL k j i", "DEL a:k a:j a:i"),
-            ("RENAME k j", "RENAME a:k a:j"),
-            ("OBJECT FREQ k", "OBJECT FREQ a:k"),
-            ("LARDER ITEM k", "LARDER ITEM a:k"),
-            ("KEYS *", "KEYS *"),
-            ("PING k", "PING k"),
-            ("NOSUCH k", "NOSUCH k"),
-        ] {
-            assert_eq!(rewritten(sent), executed);
-        }
     }
 }

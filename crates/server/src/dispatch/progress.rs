@@ -2,12 +2,9 @@
 
 use super::operation::ListingForm;
 use super::outcome::Tail;
-use super::resp::glob::Pattern;
 use super::watch::Watcher;
 use crate::io::{Charge, ConnectionId};
 use larder_cache::{Found, KeyHash, LargeRead, Promotion, Upload};
-use larder_protocol::resp::Resume;
-use std::borrow::Cow;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -30,8 +27,6 @@ pub(super) struct Progress {
     pub(super) busy: Option<Busy>,
     /// An upload whose value is here, while the item that it changes comes from flash in parts ([`Busy::Promoting`]).
     pub(super) received: Option<Box<Receiving>>,
-    /// The same for an argument of a RESP request.
-    pub(super) taken: Option<Box<Taking>>,
     /// The request at the front of the input cannot go on before something has come from flash, or before the delay of
     /// a failed login is over.
     pub(super) waits: bool,
@@ -57,7 +52,6 @@ impl Progress {
             is_datagram,
             busy: None,
             received: None,
-            taken: None,
             waits: false,
             reads: Vec::new(),
             group: None,
@@ -71,9 +65,9 @@ impl Progress {
     /// Whether nothing more may be answered before this is further.
     #[inline]
     pub(super) fn blocks_replies(&self) -> bool {
-        use Busy::{Collecting, Listing, Measuring, Pausing, Sending};
+        use Busy::{Answering, Listing, Measuring, Pausing, Sending};
         let is_replying = |busy: &Busy| {
-            matches!(busy, Sending(_) | Listing { .. } | Collecting(_) | Measuring { .. } | Pausing)
+            matches!(busy, Sending(_) | Listing { .. } | Answering | Measuring { .. } | Pausing)
         };
         self.waits || self.busy.as_ref().is_some_and(is_replying)
     }
@@ -102,12 +96,12 @@ pub(super) enum Busy {
     Promoting(Box<Promoting>),
     /// A large value is on its way in.
     Receiving(Box<Receiving>),
-    /// A large argument of a RESP request is on its way in.
-    Taking(Box<Taking>),
+    /// A large argument of a request is on its way in, which the session has.
+    Taking,
     /// A list of items goes on from this bucket of the index.
     Listing { bucket: u64, form: ListingForm },
-    /// Keys are collected for one reply.
-    Collecting(Box<Collecting>),
+    /// A reply is made that takes several turns, by the session.
+    Answering,
     /// Items are measured, from this bucket of the index on, for `stats sizes`. The request is executed when all are.
     Measuring { bucket: u64, sizes: Box<Sizes> },
     /// The request at the front of the input has had its part of the turn. It goes on in the next one.
@@ -116,53 +110,25 @@ pub(super) enum Busy {
     Watching(Arc<Watcher>),
 }
 
-/// A large argument of a RESP request, and what to do with it when the request is complete.
-pub(super) struct Taking {
-    /// `None` = the argument is thrown away.
-    pub(super) upload: Option<Upload>,
-    /// Why it is thrown away: the error to reply.
-    pub(super) error: Option<Cow<'static, [u8]>>,
-    /// Bytes of the argument that are still to be thrown away.
-    pub(super) unwanted: usize,
-    /// Length of the argument.
-    pub(super) body_bytes: u32,
-    /// The arguments before it, and how many they are.
-    pub(super) before: Vec<u8>,
-    pub(super) before_count: usize,
-    /// How many bytes of its line end have come.
-    pub(super) end_taken: usize,
-    /// The arguments behind it, as far as they came, behind a line that counts them.
-    pub(super) behind: Vec<u8>,
-    pub(super) behind_count: usize,
-    /// How far they are read.
-    pub(super) behind_read: Resume,
-    /// The request is complete.
-    pub(super) is_complete: bool,
-    /// What the other arguments take, in the account of connection buffers.
-    pub(super) charge: Charge,
+/// What a retrieval wants of a key, beside its value.
+#[derive(Clone, Copy)]
+pub(super) struct KeyRead {
+    /// The CAS number too.
+    pub(super) with_cas: bool,
+    /// The item gets this expiry.
+    pub(super) exptime: Option<i32>,
+    /// So many keys of the line follow.
+    pub(super) left: usize,
 }
 
-/// Keys that are collected from all buckets of the index for one reply.
-pub(super) struct Collecting {
-    /// The bucket to go on from.
-    pub(super) bucket: u64,
-    pub(super) wanted: WantedKeys,
-    /// The keys as they will be sent.
-    pub(super) composed: Vec<u8>,
-    pub(super) count: usize,
-    pub(super) charge: Charge,
-    /// Why no more are collected: the error to reply.
-    pub(super) error: Option<Cow<'static, [u8]>>,
-}
-
-/// Which keys are collected.
-pub(super) enum WantedKeys {
-    /// Those that match a pattern.
-    Matching(Pattern),
-    /// Those of a slot, so many at most.
-    OfSlot { slot: u16, most: usize },
-    /// Those of a slot are counted only.
-    CountedOfSlot(u16),
+/// The rest of a retrieval's line that was interrupted, from the front of the connection's input on. Whoever goes on
+/// need not read what comes before.
+pub(super) struct RestOfLine {
+    /// What was wanted of the last key that is done.
+    pub(super) read: KeyRead,
+    /// Where that key ends, and the line.
+    pub(super) at: usize,
+    pub(super) end: usize,
 }
 
 /// A large value on its way out, and what follows it.

@@ -1,9 +1,8 @@
 //! What the dispatchers of all workers share beside the cache.
 
-use super::fleet::Fleet;
+use super::fleet::{CurrentFleet, Fleet};
 use super::live::Host;
 use super::prefixes::PrefixCounts;
-use super::resp::shared::RespState;
 use super::users::{Access, Rights, Users};
 use super::watch::Watch;
 use crate::flash::FlashDescription;
@@ -53,7 +52,7 @@ pub struct ServerState {
     flash: Option<FlashDescription>,
     users: RwLock<Option<Users>>,
     prefixes: PrefixCounts,
-    resp: Arc<RespState>,
+    fleet: CurrentFleet,
     watch: Arc<Watch>,
     verbosity: AtomicU8,
     totals_at_reset: RwLock<Totals>,
@@ -73,13 +72,11 @@ impl ServerState {
         flash: Option<FlashDescription>,
         host: Option<Arc<dyn Host>>,
     ) -> ServerState {
-        let ports = drivers.as_ref().map_or(Vec::new(), |drivers| drivers.resp_ports.clone());
         let (bells, buffers) = drivers
             .as_ref()
             .map_or((None, None), |drivers| (drivers.bells.clone(), Some(drivers.buffers.clone())));
-        let fleet = settings.fleet.as_ref().map(Fleet::new);
         ServerState {
-            resp: Arc::new(RespState::new(settings.threads as usize, ports, fleet)),
+            fleet: CurrentFleet::new(settings.fleet.as_ref().map(Fleet::new)),
             watch: Arc::new(Watch::new(settings.threads as usize, bells, buffers)),
             pages,
             drivers,
@@ -164,15 +161,16 @@ impl ServerState {
         &self.watch
     }
 
-    /// What all workers share of RESP.
-    pub(super) fn resp(&self) -> &Arc<RespState> {
-        &self.resp
+    /// The fleet that the server is part of.
+    #[inline]
+    pub(super) fn fleet(&self) -> &CurrentFleet {
+        &self.fleet
     }
 
     /// SIGHUP: the server is part of another fleet, or of none. `last_cas` = the highest CAS number so far.
     pub fn set_fleet(&self, fleet: Option<&FleetSettings>, last_cas: u64) {
-        let before = self.resp.fleet();
-        self.resp.set_fleet(fleet.map(|fleet| Fleet::after(before.as_deref(), fleet, last_cas)));
+        let before = self.fleet.get();
+        self.fleet.set(fleet.map(|fleet| Fleet::after(before.as_deref(), fleet, last_cas)));
     }
 
     /// The account of connection buffers.

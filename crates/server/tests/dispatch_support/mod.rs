@@ -6,7 +6,7 @@ pub(crate) mod binary_twin;
 pub(crate) mod resp_twin;
 
 use larder_cache::{Cache, CacheOptions};
-use larder_server::dispatch::{Connection, Dispatcher, Drivers, ServerState, Users};
+use larder_server::dispatch::{Connection, Dispatcher, Drivers, RespShared, ServerState, Users};
 use larder_server::io::{
     self, Backend, Buffers, CloseReason, Conversation, IoCounters, ListenOptions, Peer, Ready, Registry,
     Service,
@@ -154,8 +154,9 @@ pub(crate) fn dispatcher(
         limits: None,
     });
     let users = settings.auth_file.as_deref().map(|path| Users::read(path).expect("a file of users"));
-    let state = ServerState::new(settings, cache.pages_sentence(), users, drivers, None, None);
-    (Dispatcher::new(cache.worker(), 0, Arc::new(state), Arc::from(WorkerLatency::new())), cache)
+    let state = Arc::new(ServerState::new(settings, cache.pages_sentence(), users, drivers, None, None));
+    let shared = Arc::new(RespShared::new(&state));
+    (Dispatcher::new(cache.worker(), 0, state, shared, Arc::from(WorkerLatency::new())), cache)
 }
 
 /// The most bytes of unserved input. A dispatcher never waits for more bytes in one piece.

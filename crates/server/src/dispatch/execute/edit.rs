@@ -1,8 +1,8 @@
 //! Changes that depend on the present item: what clients of Redis ask for.
 
 use super::Executor;
-use crate::dispatch::decimal::Decimal;
 use super::look::show_copy;
+use crate::dispatch::decimal::Decimal;
 use crate::dispatch::operation::{Change, Condition, CopyItem, ExpireIf, ItemKey, NewExpiry};
 use crate::dispatch::outcome::{EditOutcome, Outcome, Tail};
 use crate::dispatch::prefixes::PrefixEvent;

@@ -442,9 +442,6 @@ impl Executor {
         if let Some(receiving) = progress.received.take() {
             self.worker.abandon_upload(receiving.upload);
         }
-        if let Some(taking) = progress.taken.take() {
-            self.abandon_argument(*taking);
-        }
         match progress.busy.take() {
             Some(Busy::Promoting(promoting)) => {
                 let Promoting { promotion, token, .. } = *promoting;
@@ -455,9 +452,14 @@ impl Executor {
             }
             Some(Busy::Sending(sending)) => self.end_sending(sending.source),
             Some(Busy::Receiving(receiving)) => self.worker.abandon_upload(receiving.upload),
-            Some(Busy::Taking(taking)) => self.abandon_argument(*taking),
             Some(Busy::Watching(watcher)) => self.stop_watching(&watcher),
-            Some(Busy::Listing { .. } | Busy::Collecting(_) | Busy::Measuring { .. } | Busy::Pausing)
+            Some(
+                Busy::Listing { .. }
+                | Busy::Answering
+                | Busy::Taking
+                | Busy::Measuring { .. }
+                | Busy::Pausing,
+            )
             | None => {}
         }
     }

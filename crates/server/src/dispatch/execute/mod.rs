@@ -41,8 +41,9 @@ use super::operation::{Operation, StatsTopic};
 use super::outcome::{Outcome, Refusal, StatRows, Tail};
 use super::progress::Progress;
 use super::state::ServerState;
-use crate::latency::WorkerLatency;
+use crate::latency::{Class, WorkerLatency};
 use crate::settings::Promote;
+use arrayvec::ArrayVec;
 use fetches::Fetches;
 use larder_cache::{Cache, Clock, KeyHash, Lookup, Worker};
 use login::Delays;
@@ -51,6 +52,9 @@ use std::cell::Cell;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Instant;
+
+/// Keys that are read ahead from flash together.
+pub(super) type KeyGroup<'a> = ArrayVec<(KeyHash, &'a [u8]), 16>;
 
 /// One worker's side of the cache.
 pub(super) struct Executor {
@@ -74,6 +78,8 @@ pub(super) struct Executor {
     delays: Delays,
     /// The time on the cache's clock, in milliseconds, as somebody asked for it in the present turn.
     now_ms: Cell<Option<i64>>,
+    /// How many requests of each class the present turn executed.
+    executed: [u32; Class::ALL.len()],
     /// When the present turn had something to tell watchers first, in microseconds since 1970.
     turn_us: Cell<Option<u64>>,
 }
@@ -108,6 +114,7 @@ impl Executor {
             delays: Delays::default(),
             now_ms: Cell::new(None),
             turn_us: Cell::new(None),
+            executed: [0; Class::ALL.len()],
         };
         executor.look_for_observers();
         executor.tick_of_keys();
@@ -207,7 +214,7 @@ impl Executor {
                 return true;
             }
             Operation::NameFleet => {
-                let Some(fleet) = self.state.resp().fleet() else {
+                let Some(fleet) = self.state.fleet().get() else {
                     compose(Outcome::Refused(Refusal::Disabled));
                     return true;
                 };
@@ -254,6 +261,12 @@ impl Executor {
         self.worker.quiesced()
     }
 
+    /// What all workers share beside the cache.
+    #[inline]
+    pub(super) fn state(&self) -> &Arc<ServerState> {
+        &self.state
+    }
+
     /// The cache of all workers.
     pub(super) fn cache(&self) -> &Cache {
         self.worker.cache()
@@ -278,6 +291,37 @@ impl Executor {
     }
 
     // ---- the worker's turns ----
+
+    /// A request of this class was executed. Its time is that of the turn.
+    #[inline]
+    pub(super) fn count_time(&mut self, class: Class) {
+        self.executed[class as usize] += 1;
+    }
+
+    /// How many requests the present turn executed.
+    pub(super) fn executed(&self) -> u64 {
+        self.executed.iter().map(|count| u64::from(*count)).sum()
+    }
+
+    /// The requests of the present turn took this long. Returns how many they were.
+    #[inline]
+    pub(super) fn record_times(&mut self, took_ns: u64) -> usize {
+        let mut executed = 0;
+        for (class, count) in self.executed.iter_mut().enumerate() {
+            if *count > 0 {
+                executed += *count as usize;
+                self.latency.record(Class::ALL[class], took_ns, *count as u64);
+                *count = 0;
+            }
+        }
+        executed
+    }
+
+    /// Begins to read the keys of a group from flash. Returns whether there is room for more.
+    pub(super) fn read_group_ahead(&mut self, progress: &mut Progress, group: &mut KeyGroup<'_>) -> bool {
+        self.touch_flash(group.iter().map(|(hash, _)| *hash));
+        group.drain(..).all(|(hash, key)| self.read_ahead(progress, hash, key))
+    }
 
     /// A turn begins.
     #[inline]

@@ -3,7 +3,7 @@
 use super::Executor;
 use crate::dispatch::operation::{OldItem, Operation, StoreItem};
 use crate::dispatch::outcome::{ListingPage, Outcome};
-use crate::dispatch::progress::{Busy, Progress, Receiving, Sending, Taking, ValueSource};
+use crate::dispatch::progress::{Busy, Progress, Receiving, Sending, ValueSource};
 use larder_cache::{KeyHash, StoreOutcome, Upload};
 
 /// Items that are listed before other connections have their turn.
@@ -203,37 +203,25 @@ impl Executor {
         self.worker.fits(key_bytes, value_bytes)
     }
 
-    /// Takes in what has come of an argument: of its bytes first, and then of what it is thrown away for. Returns how
-    /// many bytes of the input were taken.
-    pub(in crate::dispatch) fn take_argument(&mut self, taking: &mut Taking, input: &[u8]) -> usize {
-        let Some(upload) = &mut taking.upload else {
-            let taken = taking.unwanted.min(input.len());
-            taking.unwanted -= taken;
-            return taken;
-        };
-        let missing = upload.missing_bytes();
-        let taken = missing.min(input.len());
-        if self.worker.fill_upload(upload, &input[..taken]) {
-            return taken;
-        }
-        if let Some(upload) = taking.upload.take() {
-            self.worker.abandon_upload(upload);
-        }
+    /// Takes in bytes of an argument. `false` = there is no memory for them.
+    pub(in crate::dispatch) fn fill_argument(&mut self, upload: &mut Upload, input: &[u8]) -> bool {
+        self.worker.fill_upload(upload, input)
+    }
+
+    /// There is no memory for the rest of an argument.
+    pub(in crate::dispatch) fn refuse_argument(&mut self, upload: Upload) {
+        self.worker.abandon_upload(upload);
         self.count_store(StoreOutcome::NoRoom, false);
-        taking.unwanted = missing - taken;
-        taken
     }
 
     /// The argument is not wanted any more.
-    pub(in crate::dispatch) fn abandon_argument(&self, taking: Taking) {
-        if let Some(upload) = taking.upload {
-            self.worker.abandon_upload(upload);
-        }
+    pub(in crate::dispatch) fn abandon_argument(&self, upload: Upload) {
+        self.worker.abandon_upload(upload);
     }
 
-    /// A reply that is not to be sent was about to be streamed, or to be collected.
+    /// A reply that is not to be sent was about to be streamed, or takes several turns.
     pub(in crate::dispatch) fn stop_sending(&self, progress: &mut Progress) {
-        let is_reply = |busy: &mut Busy| matches!(busy, Busy::Sending(_) | Busy::Collecting(_));
+        let is_reply = |busy: &mut Busy| matches!(busy, Busy::Sending(_) | Busy::Answering);
         if let Some(Busy::Sending(sending)) = progress.busy.take_if(is_reply) {
             self.end_sending(sending.source);
         }

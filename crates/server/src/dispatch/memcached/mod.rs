@@ -1,19 +1,19 @@
-//! The protocols: what each request means as an [`Operation`], and how each [`Outcome`] is worded.
+//! The protocols of memcached: its text protocol with the meta commands, and its binary protocol.
 //!
 //! ```text
-//!   bytes --parse--> Request --command--> Operation  (+ ReplyForm)
+//!   bytes --parse--> Request --command--> Operation  (+ form of the reply)
 //!                                             | execute
-//!   bytes <------compose--- ReplyForm <--- Outcome
+//!   bytes <------compose------- form <--- Outcome
 //! ```
 //!
-//! A protocol is three things: a parser in `larder_protocol`, a function `command` that reads its requests as
-//! operations, and a function `compose` that words outcomes. This file registers them: another protocol adds its
-//! requests to [`next_request`] and [`command`], and its composer to [`ReplyForm`]. Nothing below knows
-//! which protocol was spoken.
+//! In a worker's turn: `text` and `packets` gather requests and execute them, `upload` takes in large values,
+//! `read_ahead` looks at what follows a request that waits for flash, `limited_users` executes requests of users who
+//! may not do everything.
 //!
-//! * `classic`, `classic_admin` and `form` are memcached's text protocol, `meta` its meta commands;
-//! * `binary` is memcached's binary protocol;
-//! * `resp` is the protocol of Redis;
+//! Of one request: `command` reads it as an operation, and says what words the outcome.
+//!
+//! * `classic`, `classic_admin` and `form` are the classic commands, `meta` the meta commands;
+//! * `binary` is the binary protocol;
 //! * `client_time` reads the times that clients send;
 //! * `access` refuses what a client of the binary protocol may not do;
 //! * `login` is the login of text connections, `sasl` that of binary ones.
@@ -23,313 +23,250 @@ mod binary;
 mod classic;
 mod classic_admin;
 mod client_time;
+mod command;
 mod form;
+mod limited_users;
 mod login;
 mod meta;
-pub(in crate::dispatch) mod sasl;
+mod packets;
+mod read_ahead;
+mod sasl;
+mod text;
+mod upload;
 
-pub(in crate::dispatch) use access::allowed_packet;
-pub(in crate::dispatch) use binary::{GetForm as PacketForm, compose_refusal};
-pub(in crate::dispatch) use classic::compose_listing;
-pub(in crate::dispatch) use client_time::ClientTime;
-pub(in crate::dispatch) use login::{Login, log_in};
-pub(in crate::dispatch) use sasl::SaslRequest;
+use super::connection::{Connection, SessionState};
+use super::cursor::Cursor;
+use super::execute::Executor;
+use super::interpreter::Interpreter;
+use super::own_keys::OwnKeys;
+use super::progress::{Busy, KeyRead};
+use super::protocol::Protocol;
+use super::request_log::Logged;
+use super::window::{Hints, Progressed, Window, WindowOp};
+use crate::io::Ready;
+use access::allowed_packet;
+use binary::{GetForm as PacketForm, compose_refusal};
+use classic::compose_listing;
+use client_time::ClientTime;
+use command::{
+    AnyForm, AnyRequest, Command, Compose, KeyReply, KeyRooms, Next, PacketReply, command, decoded_key,
+    next_request, packet_command, plain_key,
+};
+use larder_cache::Expiry;
+use larder_protocol::{ParseOptions, Request, binary as wire};
+use login::{Login, log_in};
 
-use crate::dispatch::operation::Operation;
-use crate::dispatch::outcome::{ComposeGet, GetOutcome, Outcome, Refusal, Tail};
-use crate::dispatch::output::Output;
-use crate::dispatch::own_keys::{OwnKeyRoom, OwnKeys};
-use crate::dispatch::users::Access;
-use crate::latency::Class;
-use larder_cache::{KEY_BYTES_MAX, KeyHash};
-use larder_protocol::{Found, Keys, ParseOptions, Request, binary as packets, parse, reply};
-
-/// A request in the cache's terms, and how it is answered: `F` words its outcome.
-pub(in crate::dispatch) struct Command<'a, F> {
-    pub(in crate::dispatch) operation: Operation<'a>,
-    pub(in crate::dispatch) reply: F,
-    /// The class under which the time of the request is counted.
-    pub(in crate::dispatch) class: Class,
+/// One worker's side of memcached's protocols.
+pub(super) struct Memcached {
+    parse_options: ParseOptions,
+    key_rooms: Box<KeyRooms>,
 }
 
-impl<'a, F> Command<'a, F> {
-    /// Takes from the command what the client may not do.
-    ///
-    /// # Errors
-    /// Why the client may do nothing of it.
-    #[cold]
-    pub(in crate::dispatch) fn restrict(
+/// What is to be done with an entry of the window.
+pub(super) enum Work<'a> {
+    /// One key of a retrieval.
+    Key(KeyRead),
+    /// A request that is executed in one go.
+    Request(Request<'a>),
+    /// The line of a storage request whose value follows in pieces, or the packet up to the value.
+    Upload(&'a [u8]),
+    /// A request refused by the parser.
+    Reject { error: &'static str, swallow: u64 },
+    /// The connection is closed with this reply, or without a word.
+    Close(&'static str),
+    /// A retrieval over the binary protocol.
+    PacketGet { touch: Option<Expiry>, form: PacketForm },
+    /// Another request over the binary protocol.
+    Packet(wire::Request<'a>),
+    /// A packet refused by the parser.
+    Refuse { refusal: wire::Refusal, swallow: u64 },
+}
+
+impl Work<'_> {
+    /// Whether it is a plain read of a key.
+    #[inline(always)]
+    pub(super) fn is_read(&self) -> bool {
+        matches!(self, Work::Key(_) | Work::PacketGet { .. })
+    }
+
+    /// Whether it is a request that most often replaces or removes an item.
+    #[inline(always)]
+    pub(super) fn is_request(&self) -> bool {
+        matches!(self, Work::Request(_))
+    }
+
+    /// How it is logged.
+    pub(super) fn logged(&self) -> Logged {
+        if matches!(self, Work::Key(_)) { Logged::Key } else { Logged::Input }
+    }
+}
+
+impl Memcached {
+    /// One worker's side, over the executor of that worker.
+    pub(super) fn new(executor: &Executor) -> Memcached {
+        let whole_bytes_max = executor.whole_value_bytes_max();
+        let parse_options = ParseOptions { whole_bytes_max, ..ParseOptions::default() };
+        Memcached { parse_options, key_rooms: Box::default() }
+    }
+
+    /// Fills the window with the requests of one connection that does not speak the text protocol with all keys.
+    #[inline(never)]
+    fn gather_other<'a, S: SessionState, W: From<Work<'a>>>(
         &mut self,
-        access: Option<Access>,
-        own_keys: Option<&'a OwnKeys>,
-    ) -> Result<(), Refusal> {
-        let mut operation = std::mem::replace(&mut self.operation, Operation::Nothing);
-        if access != Some(Access::Full) {
-            operation = operation.without_changes().ok_or(Refusal::NotAllowed)?;
-        }
-        if let Some(own) = own_keys {
-            operation = operation.within(own.prefix()).ok_or(Refusal::OfOthers)?;
-        }
-        self.operation = operation;
-        Ok(())
-    }
-}
-
-/// What words the outcome of a request in its protocol.
-pub(in crate::dispatch) trait Compose {
-    /// Words the outcome. What is returned follows a value that is streamed.
-    fn compose(&self, output: &mut Output, outcome: Outcome<'_>) -> Tail;
-
-    /// Whether `cmd_meta` counts the request.
-    fn is_meta(&self) -> bool {
-        false
-    }
-}
-
-/// Which composer of the text protocol words the outcome, with what the words depend on beside the outcome.
-pub(in crate::dispatch) enum TextForm<'a> {
-    Classic(form::Form),
-    Meta(meta::Form<'a>),
-}
-
-impl<'a> TextForm<'a> {
-    /// Shows the key as `key`, whatever the item calls it.
-    fn showing(self, key: &'a [u8]) -> TextForm<'a> {
-        match self {
-            TextForm::Meta(form) => TextForm::Meta(form.showing(key)),
-            form => form,
-        }
-    }
-}
-
-impl Compose for TextForm<'_> {
-    #[inline(always)]
-    fn compose(&self, output: &mut Output, outcome: Outcome<'_>) -> Tail {
-        match self {
-            TextForm::Classic(form) => classic::compose(form, output, outcome),
-            TextForm::Meta(form) => meta::compose(form, output, outcome),
+        executor: &mut Executor,
+        ready: &mut Ready<'a, Connection<S>>,
+        cursor: &mut Cursor<'a>,
+        window: &mut Window<'a, W>,
+    ) -> bool {
+        match ready.connection.protocol() {
+            Protocol::TextOfOwnKeys => self.gather_text_of_own_keys(executor, ready, cursor, window),
+            _ => self.gather_packets(executor, ready, cursor, window),
         }
     }
 
-    #[inline(always)]
-    fn is_meta(&self) -> bool {
-        matches!(self, TextForm::Meta(_))
-    }
-}
-
-/// How one key of a retrieval over the text protocol is answered.
-pub(in crate::dispatch) struct KeyReply<'a> {
-    pub(in crate::dispatch) output: &'a mut Output,
-    pub(in crate::dispatch) key: &'a [u8],
-    /// No key of the request follows.
-    pub(in crate::dispatch) is_last: bool,
-}
-
-impl ComposeGet for KeyReply<'_> {
-    #[inline(always)]
-    fn compose(self, outcome: GetOutcome<'_>) -> Tail {
-        classic::compose_get(self.output, self.key, self.is_last, outcome)
-    }
-}
-
-/// How a retrieval over the binary protocol is answered.
-pub(in crate::dispatch) struct PacketReply<'a> {
-    pub(in crate::dispatch) form: PacketForm,
-    pub(in crate::dispatch) output: &'a mut Output,
-    pub(in crate::dispatch) key: &'a [u8],
-}
-
-impl ComposeGet for PacketReply<'_> {
-    #[inline(always)]
-    fn compose(self, outcome: GetOutcome<'_>) -> Tail {
-        binary::compose_get(self.output, self.form, self.key, outcome)
-    }
-}
-
-/// A request of any protocol. The dispatcher's paths of frequent requests know the protocol of theirs, and have no use
-/// for it.
-pub(in crate::dispatch) enum AnyRequest<'a> {
-    Text(Request<'a>),
-    Packet(packets::Request<'a>),
-}
-
-/// The request at the front of the input.
-pub(in crate::dispatch) struct Next<'a> {
-    pub(in crate::dispatch) request: AnyRequest<'a>,
-    /// Bytes of the request, without its value if that follows in pieces.
-    pub(in crate::dispatch) consumed: usize,
-    /// Bytes of the value that follows in pieces.
-    pub(in crate::dispatch) upload_bytes: Option<u32>,
-}
-
-/// The request at the front of the input. `None` = it is not complete, or it is none.
-pub(in crate::dispatch) fn next_request<'a>(
-    protocol: Protocol,
-    input: &'a [u8],
-    options: &ParseOptions,
-) -> Option<Next<'a>> {
-    match protocol {
-        Protocol::Binary => request_of(packets::parse(input, options), AnyRequest::Packet),
-        Protocol::Text | Protocol::TextOfOwnKeys | Protocol::Undecided | Protocol::Resp => {
-            request_of(parse(input, options), AnyRequest::Text)
-        }
-    }
-}
-
-fn request_of<'a, R, E>(found: Found<R, E>, request_as: fn(R) -> AnyRequest<'a>) -> Option<Next<'a>> {
-    let (request, consumed, upload_bytes) = match found {
-        Found::Request { request, consumed } => (request, consumed, None),
-        Found::Upload { request, consumed, body_bytes } => (request, consumed, Some(body_bytes)),
-        Found::NeedMore { .. } | Found::Close | Found::Refuse(_) | Found::Reject { .. } => return None,
-    };
-    Some(Next { request: request_as(request), consumed, upload_bytes })
-}
-
-impl<'a> AnyRequest<'a> {
-    /// The keys of a retrieval. `None` for all other requests.
-    pub(in crate::dispatch) fn retrieved_keys(&self) -> Option<Keys<'a>> {
-        match self {
-            AnyRequest::Text(Request::Get(get)) => Some(get.keys.clone()),
-            AnyRequest::Packet(request) if matches!(request.command, packets::Command::Get { .. }) => {
-                Some(Keys::one(request.key))
+    /// Executes what is no key and no request of the text protocol.
+    #[inline(never)]
+    fn execute_other<S: SessionState, W>(
+        &mut self,
+        executor: &mut Executor,
+        connection: &mut Connection<S>,
+        op: &WindowOp<'_, W>,
+        work: &Work<'_>,
+        hints: &mut Hints,
+    ) -> Progressed {
+        match work {
+            Work::Upload(line) => {
+                hints.are_outdated = true;
+                return self.begin_upload(executor, connection, line);
             }
-            _ => None,
-        }
-    }
-
-    /// Reads the request as an operation. `hash` hashes its key. `own_keys` = the keys of the client; `None` = all.
-    /// `is_behind_others` = other replies wait to be sent before this one. `None` = the key is too long for an item.
-    pub(in crate::dispatch) fn command<'s>(
-        &'s self,
-        rooms: &'s mut KeyRooms,
-        own_keys: Option<&OwnKeys>,
-        hash: impl Fn(&[u8]) -> KeyHash,
-        time: ClientTime,
-        is_behind_others: bool,
-    ) -> Option<Command<'s, AnyForm<'s>>> {
-        let KeyRooms { decoded, own } = rooms;
-        let shown = match self {
-            AnyRequest::Text(Request::FlushPrefix { prefix, .. }) => prefix,
-            AnyRequest::Text(request) => decoded_key(request, decoded).unwrap_or_else(|| plain_key(request)),
-            AnyRequest::Packet(request) => request.key,
-        };
-        let key = match own_keys {
-            Some(own_keys) => own_keys.item_key(shown, own)?,
-            None => shown,
-        };
-        let mut command = match self {
-            AnyRequest::Text(request) => {
-                let Command { operation, reply, class } =
-                    command(request, key, hash(key), time, is_behind_others);
-                Command { operation, reply: AnyForm::Text(reply.showing(shown)), class }
+            Work::Reject { error, swallow } => {
+                connection.output.say(error);
+                connection.swallow = *swallow;
             }
-            AnyRequest::Packet(request) => {
-                let request = packets::Request { key, ..request.clone() };
-                let Command { operation, reply, class } = packet_command(&request, hash(key), time);
-                Command { operation, reply: AnyForm::Packet(reply), class }
+            Work::Close(error) => {
+                connection.output.say(error);
+                connection.output.close();
+                connection.ends_unserved = true;
             }
-        };
-        if let Operation::FlushPrefix { prefix } = &mut command.operation {
-            *prefix = key;
+            Work::Refuse { refusal, swallow } => {
+                compose_refusal(&mut connection.output, *refusal);
+                connection.swallow = *swallow;
+            }
+            Work::PacketGet { touch, form } => {
+                let hint = hints.of(op, executor);
+                hints.are_outdated |= touch.is_some();
+                return self.execute_packet_get(executor, connection, op, *touch, *form, hint);
+            }
+            Work::Packet(request) => {
+                return self.execute_packet(executor, connection, request, op.hash, hints);
+            }
+            Work::Key(_) | Work::Request(_) => {}
         }
-        Some(command)
-    }
-
-    /// Says that the key is too long for an item.
-    pub(in crate::dispatch) fn refuse_key(&self, output: &mut Output) {
-        match self {
-            AnyRequest::Text(_) => output.say(reply::KEY_TOO_LONG),
-            AnyRequest::Packet(packets::Request { echo, .. }) => compose_refusal(
-                output,
-                packets::Refusal { echo: *echo, status: packets::Status::Invalid, closes: false },
-            ),
-        }
+        Progressed::Request
     }
 }
 
-/// Room for the key of one request: decoded, and with the prefix of a namespace.
-pub(in crate::dispatch) struct KeyRooms {
-    pub(in crate::dispatch) decoded: [u8; KEY_BYTES_MAX],
-    pub(in crate::dispatch) own: OwnKeyRoom,
-}
+impl<S: SessionState> Interpreter<S> for Memcached {
+    type Work<'a> = Work<'a>;
 
-impl Default for KeyRooms {
-    fn default() -> KeyRooms {
-        KeyRooms { decoded: [0; KEY_BYTES_MAX], own: [0; KEY_BYTES_MAX] }
-    }
-}
-
-/// How a request of any protocol is answered.
-pub(in crate::dispatch) enum AnyForm<'a> {
-    Text(TextForm<'a>),
-    Packet(binary::Form),
-}
-
-impl Compose for AnyForm<'_> {
-    fn compose(&self, output: &mut Output, outcome: Outcome<'_>) -> Tail {
-        match self {
-            AnyForm::Text(form) => form.compose(output, outcome),
-            AnyForm::Packet(form) => form.compose(output, outcome),
+    #[inline(always)]
+    fn gather<'a, W: From<Work<'a>>>(
+        &mut self,
+        executor: &mut Executor,
+        ready: &mut Ready<'a, Connection<S>>,
+        cursor: &mut Cursor<'a>,
+        window: &mut Window<'a, W>,
+    ) -> bool {
+        match ready.connection.protocol() {
+            Protocol::Text | Protocol::Undecided => self.gather_text(executor, ready, cursor, window),
+            _ => self.gather_other(executor, ready, cursor, window),
         }
     }
 
-    fn is_meta(&self) -> bool {
-        matches!(self, AnyForm::Text(form) if form.is_meta())
+    #[inline(always)]
+    fn execute<W>(
+        &mut self,
+        executor: &mut Executor,
+        ready: &mut Ready<'_, Connection<S>>,
+        op: &WindowOp<'_, W>,
+        work: &Work<'_>,
+        hints: &mut Hints,
+    ) -> Progressed {
+        match work {
+            Work::Key(read) => {
+                let hint = hints.of(op, executor);
+                hints.are_outdated |= read.exptime.is_some();
+                let progressed = self.execute_key(executor, ready.connection, op, *read, hint);
+                if progressed == Progressed::Key && ready.connection.is_backed_up() {
+                    ready.connection.rest_of_line = text::rest_of_line(ready, op, *read);
+                }
+                progressed
+            }
+            Work::Request(request) => {
+                self.execute_request(executor, ready.connection, request, op.hash, hints)
+            }
+            _ => self.execute_other(executor, ready.connection, op, work, hints),
+        }
+    }
+
+    fn read_ahead(&mut self, executor: &mut Executor, ready: &mut Ready<'_, Connection<S>>) {
+        self.read_requests_ahead(executor, ready);
+    }
+
+    fn go_on(&mut self, executor: &mut Executor, ready: &mut Ready<'_, Connection<S>>) {
+        let own_keys = ready.connection.own_keys().cloned();
+        let is_locked = ready.connection.is_locked();
+        let Connection { output, progress, .. } = &mut *ready.connection;
+        match &progress.busy {
+            Some(Busy::Receiving(_)) => self.continue_upload(executor, ready),
+            Some(Busy::Listing { .. }) => {
+                let own_keys = own_keys.as_deref();
+                executor.continue_listing(progress, |page| compose_listing(output, page, own_keys));
+            }
+            None => match progress.received.take() {
+                Some(receiving) => {
+                    progress.busy = Some(Busy::Receiving(receiving));
+                    self.continue_upload(executor, ready);
+                }
+                None if is_locked => self.log_in(executor, ready),
+                None => {}
+            },
+            Some(_) => {}
+        }
     }
 }
 
-/// The key of a request as it stands in the input. Empty where there is none, and where the key has to be decoded
-/// first; see [`decoded_key`].
-#[inline]
-pub(in crate::dispatch) fn plain_key<'a>(request: &Request<'a>) -> &'a [u8] {
-    match request {
-        Request::Store(store) => store.key,
-        Request::Delete { key, .. } | Request::Touch { key, .. } | Request::Arith { key, .. } => key,
-        Request::Meta(meta) if !meta.flags.has(b'b') => meta.key,
-        _ => &[],
-    }
-}
-
-/// The key of a request that sends its key encoded. `None` for all others.
-#[inline]
-pub(in crate::dispatch) fn decoded_key<'b>(
-    request: &Request<'_>,
-    buffer: &'b mut [u8; KEY_BYTES_MAX],
-) -> Option<&'b [u8]> {
-    match request {
-        Request::Meta(meta) if meta.flags.has(b'b') => Some(meta::decoded_key(meta, buffer)),
-        _ => None,
-    }
-}
-
-/// Reads a request as an operation on `key`. `is_behind_others` = other replies wait to be sent before this one.
-#[inline(always)]
-pub(in crate::dispatch) fn command<'a>(
-    request: &'a Request<'a>,
-    key: &'a [u8],
-    hash: KeyHash,
-    time: ClientTime,
+/// Reads a request that did not come through the window as an operation. `None` = its key is too long for an item.
+#[cold]
+fn read_command<'a>(
+    request: &'a AnyRequest<'a>,
+    executor: &Executor,
+    rooms: &'a mut KeyRooms,
+    own_keys: Option<&OwnKeys>,
     is_behind_others: bool,
-) -> Command<'a, TextForm<'a>> {
-    match request {
-        Request::Meta(meta) => {
-            let (operation, class) = meta::command(meta, key, hash, time);
-            Command { operation, reply: TextForm::Meta(meta::Form::new(meta, key, time)), class }
-        }
-        request => {
-            let (operation, form, class) = classic::command(request, key, hash, time, is_behind_others);
-            Command { operation, reply: TextForm::Classic(form), class }
-        }
-    }
+) -> Option<Command<'a, AnyForm<'a>>> {
+    let time = ClientTime::now(executor.clock());
+    request.command(rooms, own_keys, |key| executor.hash(key), time, is_behind_others)
 }
 
-/// Reads a request of the binary protocol as an operation. Retrievals and logins are no operations.
-#[inline]
-pub(in crate::dispatch) fn packet_command<'a>(
-    request: &packets::Request<'a>,
-    hash: KeyHash,
-    time: ClientTime,
-) -> Command<'a, binary::Form> {
-    let (operation, reply, class) = binary::command(request, hash, time);
-    Command { operation, reply, class }
+/// Executes a command, unless it has to wait for flash first.
+#[inline(always)]
+fn execute_command<S, F: Compose>(
+    executor: &mut Executor,
+    connection: &mut Connection<S>,
+    command: &Command<'_, F>,
+    hints: &mut Hints,
+) -> Progressed {
+    let Connection { output, progress, .. } = connection;
+    hints.are_outdated |= command.operation.may_change_items();
+    let is_answered =
+        executor.execute(progress, &command.operation, |outcome| command.reply.compose(output, outcome));
+    if !is_answered {
+        return Progressed::Waits;
+    }
+    if command.reply.is_meta() {
+        executor.count_meta();
+    }
+    executor.count_time(command.class);
+    Progressed::Request
 }

@@ -1,11 +1,11 @@
 //! How outcomes of requests on items are worded in RESP.
 
+use super::errors::{self, Error};
+use super::item_requests::Moment;
 use crate::dispatch::outcome::{
     ComposeGet, EditOutcome, FoundItem, GetOutcome, ItemValue, Looked, LookedItem, Outcome, Refusal, Tail,
 };
 use crate::dispatch::output::Output;
-use super::errors::{self, Error};
-use super::item_requests::Moment;
 use larder_cache::{ArithOutcome, Copied, DeleteOutcome, StoreOutcome};
 use larder_protocol::resp::{Version, compose as words, decimal};
 
@@ -103,7 +103,7 @@ fn compose_value(output: &mut Output, value: ItemValue<'_>) -> Tail {
 }
 
 /// Words the outcome of every other request on items.
-pub(in crate::dispatch) fn compose(
+pub(in crate::dispatch) fn compose_outcome(
     form: Form,
     output: &mut Output,
     version: Version,

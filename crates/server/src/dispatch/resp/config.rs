@@ -1,8 +1,8 @@
 //! `CONFIG GET` and `CONFIG SET`: the settings under Redis's names.
 
 use super::glob;
+use super::shared::Shared;
 use crate::dispatch::live::{self, Change, Running, SETTINGS};
-use crate::dispatch::resp::shared::RespState;
 use crate::dispatch::state::ServerState;
 use crate::settings::Settings;
 use larder_cache::Cache;
@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering::Relaxed;
 /// What is asked for a setting: the whole server.
 pub(in crate::dispatch) struct Server<'a> {
     pub(in crate::dispatch) state: &'a ServerState,
-    pub(in crate::dispatch) resp: &'a RespState,
+    pub(in crate::dispatch) resp: &'a Shared,
     pub(in crate::dispatch) cache: &'a Cache,
 }
 
@@ -86,7 +86,7 @@ const PARAMETERS: &[Parameter] = &[
         s.state.in_effect().unix_socket.as_ref().map_or(String::new(), |path| path.display().to_string())
     }),
     fixed("io-threads", |s| s.state.in_effect().threads.to_string()),
-    fixed("cluster-enabled", |s| yes_no(s.resp.fleet().is_some())),
+    fixed("cluster-enabled", |s| yes_no(s.state.fleet().get().is_some())),
     fixed("requirepass", |_| String::new()),
     fixed("notify-keyspace-events", |_| String::new()),
     fixed("lazyfree-lazy-eviction", |_| "yes".to_owned()),

@@ -79,7 +79,7 @@ pub(in crate::dispatch) fn text<'a>(
                     rows.put(&format!("errorstat_{name}"), format!("count={count}"));
                 }
             }
-            "cluster" => rows.put("cluster_enabled", u8::from(server.resp.fleet().is_some())),
+            "cluster" => rows.put("cluster_enabled", u8::from(server.state.fleet().get().is_some())),
             "keyspace" => about_keys(count_items(), &mut rows),
             "commandstats" => about_commands(server, &mut rows),
             _ => {}
@@ -123,7 +123,7 @@ fn about_server(server: &Server<'_>, rows: &mut Rows<'_>) {
     rows.put("redis_git_sha1", "00000000");
     rows.put("redis_git_dirty", 0);
     rows.put("redis_build_id", "0");
-    rows.put("redis_mode", if server.resp.fleet().is_some() { "cluster" } else { "standalone" });
+    rows.put("redis_mode", if server.state.fleet().get().is_some() { "cluster" } else { "standalone" });
     rows.put(
         "os",
         format!(

@@ -1,22 +1,200 @@
 //! RESP2 and RESP3, the protocols of Redis and Valkey.
 //!
+//! In a worker's turn:
+//!
+//! * `worker` is one worker's side, `session` what a connection keeps between requests, `shared` what all workers share,
+//!   `clients` who is connected;
+//! * `gather` reads requests ahead, `read_ahead` looks at what follows a request that waits for flash, `request` is a
+//!   request and what is known of its command;
+//! * `check` says whether a request may be executed, `answer` executes it;
+//! * `many_keys` has the commands on several keys, `transaction` transactions, `connection_commands`, `server_commands`
+//!   and `keys_commands` commands on the connection, on the server, and on all keys, `upload` takes in large arguments.
+//!
+//! Of one request:
+//!
 //! * `item_requests` reads requests on items as operations, `compose` words their outcomes;
 //! * `catalogue` answers `COMMAND`, `info` `INFO`, `config` `CONFIG`, `client_list` `CLIENT LIST`, `help` `... HELP`;
-//! * `errors` has the errors, `glob` the patterns of keys;
-//! * `session` is what a connection is in the middle of, `shared` what all workers share, `clients` who is connected.
+//! * `errors` has the errors, `glob` the patterns of keys, `own_request` puts a namespace before the keys of a request.
 
-pub(in crate::dispatch) mod catalogue;
-pub(in crate::dispatch) mod client_list;
-pub(in crate::dispatch) mod clients;
+mod answer;
+mod catalogue;
+mod check;
+mod client_list;
+mod clients;
 mod compose;
-pub(in crate::dispatch) mod config;
-pub(in crate::dispatch) mod errors;
-pub(in crate::dispatch) mod glob;
-pub(in crate::dispatch) mod help;
-pub(in crate::dispatch) mod info;
+mod config;
+mod connection_commands;
+mod errors;
+mod gather;
+mod glob;
+mod help;
+mod info;
 mod item_requests;
-pub(in crate::dispatch) mod session;
-pub(in crate::dispatch) mod shared;
+mod keys_commands;
+mod many_keys;
+mod own_request;
+mod read_ahead;
+mod request;
+mod server_commands;
+mod session;
+mod shared;
+mod transaction;
+mod upload;
+mod worker;
 
-pub(in crate::dispatch) use compose::{Form, ValueReply, compose, say, say_error};
-pub(in crate::dispatch) use item_requests::{Moment, database, each_operation, item_operation};
+pub(super) use request::Work;
+pub(super) use session::Session;
+pub use shared::Shared;
+pub(super) use worker::Resp;
+
+use super::cursor::Cursor;
+use super::execute::Executor;
+use super::interpreter::Interpreter;
+use super::operation::Get;
+use super::progress::Busy;
+use super::window::{Hints, Progressed, Window, WindowOp};
+use crate::io::Ready;
+use crate::latency::Class;
+use compose::ValueReply;
+use larder_cache::{KeyHash, TagMatch};
+use larder_protocol::resp::{Id, Resume, compose as words, inline_args};
+use request::{Call, KeyRead};
+use session::Connection;
+
+/// Keys of one `MGET` that are executed in one turn, at most. A request that was interrupted is read again from its
+/// beginning.
+const KEYS_AT_ONCE: usize = 8192;
+
+impl Interpreter<Session> for Resp {
+    type Work<'a> = Work<'a>;
+
+    #[inline]
+    fn gather<'a, W: From<Work<'a>>>(
+        &mut self,
+        executor: &mut Executor,
+        ready: &mut Ready<'a, Connection>,
+        cursor: &mut Cursor<'a>,
+        window: &mut Window<'a, W>,
+    ) -> bool {
+        self.gather_requests(executor, ready, cursor, window)
+    }
+
+    #[inline(always)]
+    fn execute<W>(
+        &mut self,
+        executor: &mut Executor,
+        ready: &mut Ready<'_, Connection>,
+        op: &WindowOp<'_, W>,
+        work: &Work<'_>,
+        hints: &mut Hints,
+    ) -> Progressed {
+        match work {
+            Work::Key(read) => {
+                let hint = hints.of(op, executor);
+                self.execute_key(executor, ready.connection, op, *read, hint)
+            }
+            _ => {
+                let progressed = self.execute_other(executor, ready.connection, work, op.hash, hints);
+                if progressed == Progressed::Key
+                    && let (Work::Call(call), Some(session)) = (work, &mut ready.connection.session)
+                {
+                    // The request goes on later, and need not be read again then.
+                    session.resume = Resume::whole(call.args, op.end - ready.consumed);
+                }
+                progressed
+            }
+        }
+    }
+
+    fn read_ahead(&mut self, executor: &mut Executor, ready: &mut Ready<'_, Connection>) {
+        self.read_requests_ahead(executor, ready);
+    }
+
+    fn go_on(&mut self, executor: &mut Executor, ready: &mut Ready<'_, Connection>) {
+        match &ready.connection.progress.busy {
+            // What the argument waited for has come from flash.
+            Some(Busy::Taking) | None => self.continue_argument(executor, ready),
+            Some(Busy::Answering) => self.continue_collecting(executor, ready.connection),
+            Some(_) => {}
+        }
+    }
+}
+
+impl Resp {
+    /// Executes one key of a `GET` or `MGET`.
+    #[inline]
+    fn execute_key<W>(
+        &mut self,
+        executor: &mut Executor,
+        connection: &mut Connection,
+        op: &WindowOp<'_, W>,
+        read: KeyRead,
+        hint: Option<TagMatch>,
+    ) -> Progressed {
+        let get = Get { key: op.key, hash: op.hash, with_cas: false, touch: None };
+        let Connection { output, progress, session, .. } = connection;
+        let Some(session) = session else { return Progressed::Request };
+        let reply = ValueReply { output, version: session.version, of_several: read.of_several };
+        if !executor.get(progress, &get, hint, reply) {
+            return Progressed::Waits;
+        }
+        connection.keys_done += 1;
+        if !read.is_last {
+            connection.pause_if_due(KEYS_AT_ONCE);
+            return Progressed::Key;
+        }
+        let command = if read.of_several { Id::Mget } else { Id::Get };
+        session.count(command);
+        self.count(command, 1);
+        executor.count_time(Class::Get);
+        Progressed::Request
+    }
+
+    /// Executes what is no key of a retrieval.
+    #[inline(never)]
+    fn execute_other(
+        &mut self,
+        executor: &mut Executor,
+        connection: &mut Connection,
+        work: &Work<'_>,
+        hash: KeyHash,
+        hints: &mut Hints,
+    ) -> Progressed {
+        match work {
+            Work::Call(call) => self.execute_call(executor, connection, call, hash, hints),
+            Work::ArrayHead(count) => {
+                words::array_head(connection.output.buffer(), *count);
+                connection.keys_done += 1;
+                Progressed::Key
+            }
+            Work::Line(line) => {
+                let mut room = std::mem::take(&mut self.line);
+                let progressed = match inline_args(line, &mut room) {
+                    Ok(args) if args.len() == 0 => Progressed::Request,
+                    Ok(args) => {
+                        let call = Call::of(args);
+                        let hash = executor.hash(call.plain_key());
+                        self.execute_call(executor, connection, &call, hash, hints)
+                    }
+                    Err(fault) => self.refuse(connection, fault),
+                };
+                self.line = room;
+                progressed
+            }
+            Work::Argument(upload) => {
+                hints.are_outdated = true;
+                self.begin_argument(executor, connection, upload)
+            }
+            Work::Fault(fault) => self.refuse(connection, *fault),
+            Work::Key(_) | Work::Nothing => Progressed::Request,
+        }
+    }
+
+    /// A connection is gone.
+    pub(super) fn forget(&mut self, executor: &Executor, session: Session) {
+        self.shared.clients.remove(&session.client);
+        if let Some(upload) = session.taking.and_then(|taking| taking.upload) {
+            executor.abandon_argument(upload);
+        }
+    }
+}

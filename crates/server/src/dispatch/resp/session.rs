@@ -1,14 +1,25 @@
 //! What a connection that speaks RESP is in the middle of, beside the request at the front of its input.
 
 use super::clients::Client;
+use super::keys_commands::Collecting;
+use super::upload::Taking;
+use crate::dispatch::connection::SessionState;
 use crate::io::{Buffers, Charge};
 use larder_cache::{Expiry, KeyHash};
 use larder_protocol::resp::{Args, Id, Keys, Resume, Version, command_of};
 use std::collections::HashMap;
 use std::sync::Arc;
 
+/// A connection that may speak RESP.
+pub(super) type Connection = crate::dispatch::connection::Connection<Session>;
+
+/// The version of the protocol that a connection speaks.
+pub(super) fn version_of(connection: &Connection) -> Version {
+    connection.session.as_ref().map_or(Version::Resp2, |session| session.version)
+}
+
 /// One connection's session.
-pub(in crate::dispatch) struct Session {
+pub struct Session {
     pub(in crate::dispatch) version: Version,
     /// What other connections may see of this one.
     pub(in crate::dispatch) client: Arc<Client>,
@@ -33,6 +44,10 @@ pub(in crate::dispatch) struct Session {
     pub(in crate::dispatch) last_command: Option<Id>,
     /// The client has a namespace.
     pub(in crate::dispatch) has_own_keys: bool,
+    /// A large argument of the request at the front of the input, as far as it has come.
+    pub(in crate::dispatch) taking: Option<Box<Taking>>,
+    /// Keys that are collected for one reply.
+    pub(in crate::dispatch) collecting: Option<Box<Collecting>>,
     /// Requests need nothing but to be executed and answered: no transaction, every reply is sent, and keys are taken
     /// as they are.
     pub(in crate::dispatch) is_plain: bool,
@@ -133,6 +148,8 @@ impl Session {
             commands: 0,
             last_command: None,
             has_own_keys: false,
+            taking: None,
+            collecting: None,
             is_plain: true,
         }
     }
@@ -148,7 +165,12 @@ impl Session {
     }
 
     /// Watches a key. `false` = there is no room for it.
-    pub(in crate::dispatch) fn watch(&mut self, key: &[u8], watched: Watched, buffers: Option<&Arc<Buffers>>) -> bool {
+    pub(in crate::dispatch) fn watch(
+        &mut self,
+        key: &[u8],
+        watched: Watched,
+        buffers: Option<&Arc<Buffers>>,
+    ) -> bool {
         // The map has up to twice as many places as keys.
         let bytes = (key.len() + 2 * size_of::<(Vec<u8>, Watched)>()) as u64;
         let fits = buffers.is_none_or(|buffers| self.watched_charge.try_grow(buffers, bytes));
@@ -161,13 +183,6 @@ impl Session {
     /// What the watched keys take, in the account of connection buffers.
     pub(in crate::dispatch) fn watched_bytes(&self) -> u64 {
         self.watched_charge.bytes()
-    }
-
-    /// What the session has in the account of connection buffers.
-    pub(in crate::dispatch) fn held_bytes(&self) -> u64 {
-        let queued = self.transaction.as_ref().map_or(0, |transaction| transaction.charge.bytes());
-        let own = self.own_request.as_ref().map_or(0, |request| request.charge.bytes());
-        queued + own + self.watched_bytes()
     }
 
     /// No key is watched any more.
@@ -209,6 +224,19 @@ impl Session {
     pub(in crate::dispatch) fn reset(&mut self) {
         self.client.forget_name();
         *self = Session { resume: self.resume, ..Session::new(self.client.clone()) };
+        self.settle();
+    }
+}
+
+impl SessionState for Session {
+    fn held_bytes(&self) -> u64 {
+        let queued = self.transaction.as_ref().map_or(0, |transaction| transaction.charge.bytes());
+        let own = self.own_request.as_ref().map_or(0, |request| request.charge.bytes());
+        queued + own + self.watched_bytes()
+    }
+
+    fn has_own_keys(&mut self, has: bool) {
+        self.has_own_keys = has;
         self.settle();
     }
 }

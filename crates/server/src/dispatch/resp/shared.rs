@@ -1,13 +1,13 @@
-//! What all workers share of RESP: connections, counts of commands and errors, slow commands, the gate, the fleet.
+//! What all workers share of RESP: connections, counts of commands and errors, slow commands, the gate.
 
 use super::clients::{Clients, unix_s};
-use crate::dispatch::fleet::Fleet;
+use crate::dispatch::state::ServerState;
 use crate::io::{Peer, Transport};
 use larder_cache::Gate;
 use larder_protocol::resp::{Args, Id};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Instant;
 
 /// Kinds of errors that each worker counts.
@@ -119,7 +119,7 @@ struct SlowLog {
 }
 
 /// What all workers share of RESP.
-pub(in crate::dispatch) struct RespState {
+pub struct Shared {
     pub(in crate::dispatch) clients: Clients,
     pub(in crate::dispatch) gate: Gate,
     workers: Box<[WorkerCounts]>,
@@ -129,9 +129,6 @@ pub(in crate::dispatch) struct RespState {
     pub(in crate::dispatch) slower_than_us: AtomicI64,
     /// How many slow commands are remembered.
     pub(in crate::dispatch) slow_max: AtomicU64,
-    fleet: RwLock<Option<Arc<Fleet>>>,
-    /// Goes up with every change of the fleet.
-    fleet_version: AtomicU64,
     /// The most memory that was used, in bytes, as far as anybody looked.
     peak_bytes: AtomicU64,
     sample: Mutex<Sample>,
@@ -145,9 +142,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-impl RespState {
-    pub(in crate::dispatch) fn new(workers: usize, ports: Vec<u16>, fleet: Option<Fleet>) -> RespState {
-        RespState {
+impl Shared {
+    /// What the workers of a server share that begins now.
+    pub fn new(server: &ServerState) -> Shared {
+        let workers = server.settings().threads as usize;
+        let ports = server.drivers().map_or(Vec::new(), |drivers| drivers.resp_ports.clone());
+        Shared {
             clients: Clients::default(),
             gate: Gate::new(workers),
             workers: (0..workers).map(|_| WorkerCounts::new()).collect(),
@@ -155,8 +155,6 @@ impl RespState {
             slow: Mutex::default(),
             slower_than_us: AtomicI64::new(SLOWER_THAN_US),
             slow_max: AtomicU64::new(SLOW_MAX),
-            fleet: RwLock::new(fleet.map(Arc::new)),
-            fleet_version: AtomicU64::new(1),
             peak_bytes: AtomicU64::new(0),
             sample: Mutex::default(),
             ports,
@@ -276,24 +274,6 @@ impl RespState {
     pub(in crate::dispatch) fn trim_slow(&self) {
         let most = self.slow_max.load(Relaxed) as usize;
         lock(&self.slow).commands.truncate(most);
-    }
-
-    // ---- the fleet ----
-
-    /// The fleet that this server is part of.
-    pub(in crate::dispatch) fn fleet(&self) -> Option<Arc<Fleet>> {
-        self.fleet.read().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
-    }
-
-    /// Replaces the fleet. A worker looks at the beginning of each turn whether it has another version.
-    pub(in crate::dispatch) fn set_fleet(&self, fleet: Option<Fleet>) {
-        *self.fleet.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = fleet.map(Arc::new);
-        self.fleet_version.fetch_add(1, Relaxed);
-    }
-
-    #[inline]
-    pub(in crate::dispatch) fn fleet_version(&self) -> u64 {
-        self.fleet_version.load(Relaxed)
     }
 
     // ---- figures over time ----

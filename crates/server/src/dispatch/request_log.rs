@@ -1,8 +1,8 @@
 //! What `-vv` logs of a request: one line with what was asked and how the reply begins.
 
-use super::{Progressed, WindowOp, Work};
-use crate::dispatch::connection::Connection;
-use crate::dispatch::protocol::Protocol;
+use super::connection::{Connection, SessionState};
+use super::protocol::Protocol;
+use super::window::{Progressed, WindowOp};
 use crate::io::Ready;
 use larder_protocol::binary;
 
@@ -12,7 +12,7 @@ const LOGGED_BYTES_MAX: usize = 300;
 /// Logs the first line of what was asked, or the key of a retrieval, and the first line of the reply. A value is never
 /// logged, unless it is a counter.
 #[cold]
-pub(super) fn log_request(connection: &Connection, asked: &[u8], answered_before: usize) {
+pub(super) fn log_request<S: SessionState>(connection: &Connection<S>, asked: &[u8], answered_before: usize) {
     let answered = connection.output.bytes().get(answered_before..).unwrap_or_default();
     let (asked, answered) = match connection.protocol() {
         Protocol::Binary => (shown_request(asked), shown_reply(answered)),
@@ -21,33 +21,46 @@ pub(super) fn log_request(connection: &Connection, asked: &[u8], answered_before
     tracing::debug!(target: "larder::requests", "{}: {asked} -> {answered}", connection.progress.id);
 }
 
+/// How an entry of the window is logged.
+pub(super) enum Logged {
+    /// A key of a retrieval, by itself.
+    Key,
+    /// These words, and no others: those might be a password.
+    Words(Vec<u8>),
+    /// The first line of the input.
+    Input,
+    /// Not at all.
+    Nothing,
+}
+
 /// Logs what was executed. What waits for the rest of its value, or for flash, is logged when it is answered.
 #[cold]
-pub(super) fn log_progress(
-    ready: &Ready<'_, Connection>,
-    op: &WindowOp<'_>,
+pub(super) fn log_progress<S: SessionState, W>(
+    ready: &Ready<'_, Connection<S>>,
+    op: &WindowOp<'_, W>,
+    logged: &Logged,
     progressed: Progressed,
     answered_before: usize,
 ) {
     let connection = &*ready.connection;
-    let is_answered = match (&op.what, progressed) {
+    let is_answered = match (logged, progressed) {
+        (Logged::Nothing, _) => return,
         (_, Progressed::Waits) => false,
-        (Work::Key(_) | Work::PacketGet { .. } | Work::RespKey(_), _) => true,
-        (Work::ArrayHead(_) | Work::Nothing, _) => return,
+        (Logged::Key, _) => true,
         _ => connection.progress.busy.is_none(),
     };
     if is_answered || connection.output.len() > answered_before {
-        match &op.what {
-            Work::Key(_) | Work::RespKey(_) => log_request(connection, op.key, answered_before),
-            Work::Call(call) => log_request(connection, &call.shown(), answered_before),
-            // The other words may be a password.
-            Work::Line(line) => log_request(connection, first_word(line), answered_before),
-            _ => log_request(connection, &ready.input[ready.consumed..op.end], answered_before),
-        }
+        let asked = match logged {
+            Logged::Key => op.key,
+            Logged::Words(words) => words,
+            _ => &ready.input[ready.consumed..op.end],
+        };
+        log_request(connection, asked, answered_before);
     }
 }
 
-fn first_word(line: &[u8]) -> &[u8] {
+/// The first word of a line.
+pub(super) fn first_word(line: &[u8]) -> &[u8] {
     line.trim_ascii().split(|byte| byte.is_ascii_whitespace()).next().unwrap_or_default()
 }
 

@@ -3,48 +3,48 @@
 //! The requests of a user with a namespace are gathered as they are sent. The prefix of the namespace is put before
 //! their keys when they are executed, and is no part of what is answered.
 
-use super::resp::Call;
-use super::{Cursor, Dispatcher, Hints, Progressed, Window, Work, execute_command, read_command};
-use crate::dispatch::connection::Connection;
+use super::{
+    AnyRequest, ClientTime, Command, Compose, KeyReply, Memcached, PacketForm, PacketReply, Work,
+    compose_refusal, execute_command, plain_key, read_command,
+};
+use crate::dispatch::connection::{Connection, SessionState};
+use crate::dispatch::cursor::Cursor;
+use crate::dispatch::execute::Executor;
+use crate::dispatch::interpreter::Interpreter;
 use crate::dispatch::operation::Get;
 use crate::dispatch::outcome::Outcome;
 use crate::dispatch::own_keys::OwnKeys;
 use crate::dispatch::progress::Busy;
-use crate::dispatch::memcached::{
-    self, AnyRequest, ClientTime, Command, Compose, KeyReply, PacketForm, PacketReply,
-};
-use crate::dispatch::resp::session::OwnRequest;
 use crate::dispatch::users::Access;
+use crate::dispatch::window::{Hints, Place, Progressed, Window, push, push_hashed};
 use crate::io::Ready;
 use crate::latency::Class;
 use larder_cache::Expiry;
-use larder_protocol::resp::Args;
 use larder_protocol::{Get as GetRequest, Request, Step, binary, parse, reply};
 use std::ops::ControlFlow;
 
 /// Keys of one retrieval that are executed in one turn, at most. Each turn reads over the keys that are done, so that a
 /// long line in many short turns would cost time by the square of its length.
 const KEYS_AT_ONCE: usize = 4096;
-/// Room for a request that is kept for the next one, at most, bytes.
-const ROOM_BYTES_KEPT: usize = 64 << 10;
 
-impl Dispatcher {
+impl Memcached {
     // ---- gathering ----
 
     /// Fills the window with the requests of one connection that speaks the text protocol and whose user has a
-    /// namespace. As [`Dispatcher::gather_text`], but the keys of a retrieval are not looked up one by one.
-    pub(super) fn gather_text_of_own_keys<'a>(
+    /// namespace. As [`Memcached::gather_text`], but the keys of a retrieval are not looked up one by one.
+    pub(super) fn gather_text_of_own_keys<'a, S: SessionState, W: From<Work<'a>>>(
         &mut self,
-        ready: &mut Ready<'a, Connection>,
+        executor: &mut Executor,
+        ready: &mut Ready<'a, Connection<S>>,
         cursor: &mut Cursor<'a>,
-        window: &mut Window<'a>,
+        window: &mut Window<'a, W>,
     ) -> bool {
         let input: &'a [u8] = ready.input;
         loop {
             if window.len() >= cursor.window_stop {
-                return self.stop_gathering(ready, cursor, window);
+                return cursor.stop(executor, ready, window);
             }
-            if let ControlFlow::Break(has_to_execute) = self.come_to_request(ready, cursor) {
+            if let ControlFlow::Break(has_to_execute) = self.come_to_request(executor, ready, cursor) {
                 return has_to_execute;
             }
             let rest = &input[cursor.at..];
@@ -56,7 +56,7 @@ impl Dispatcher {
                 Step::Request { request, consumed } => {
                     let key = match &request {
                         Request::Get(get) => get.keys.clone().next().unwrap_or_default(),
-                        request => memcached::plain_key(request),
+                        request => plain_key(request),
                     };
                     (key, Work::Request(request), consumed, false)
                 }
@@ -68,30 +68,27 @@ impl Dispatcher {
                 Step::Refuse(error) => (&[][..], Work::Close(error), rest.len(), true),
             };
             cursor.at += consumed;
-            self.push_own(ready.connection, window, (cursor.connection as u32, cursor.at), key, what);
+            self.push_own(executor, ready.connection, window, cursor.place(), key, what);
             if ends_window {
                 return true;
             }
         }
     }
 
-    /// Puts a request of a client with a namespace into the window. `place` = which connection it is, and where the
-    /// request ends. An empty key is none.
-    pub(super) fn push_own<'a>(
+    /// Puts a request of a client with a namespace into the window. An empty key is none.
+    pub(super) fn push_own<'a, S: SessionState, W: From<Work<'a>>>(
         &mut self,
-        connection: &Connection,
-        window: &mut Window<'a>,
-        place: (u32, usize),
+        executor: &Executor,
+        connection: &Connection<S>,
+        window: &mut Window<'a, W>,
+        place: Place,
         key: &'a [u8],
-        what: Work<'a>,
+        work: Work<'a>,
     ) {
         let own_keys = connection.own_keys().filter(|_| !key.is_empty());
         match own_keys.and_then(|own| own.item_key(key, &mut self.key_rooms.own)) {
-            Some(item_key) => {
-                let hash = self.executor.hash(item_key);
-                self.push_hashed(window, place.0, place.1, key, hash, what);
-            }
-            None => self.push(window, place.0, place.1, &[], what),
+            Some(item_key) => push_hashed(window, executor, place, (key, executor.hash(item_key)), work),
+            None => push(window, executor, place, &[], work),
         }
     }
 
@@ -101,9 +98,10 @@ impl Dispatcher {
     /// flash first.
     #[cold]
     #[inline(never)]
-    pub(super) fn execute_restricted(
+    pub(super) fn execute_restricted<S: SessionState>(
         &mut self,
-        connection: &mut Connection,
+        executor: &mut Executor,
+        connection: &mut Connection<S>,
         request: &AnyRequest<'_>,
         hints: &mut Hints,
     ) -> Progressed {
@@ -111,19 +109,19 @@ impl Dispatcher {
         let own_keys = own_keys.as_deref();
         match (request, own_keys) {
             (AnyRequest::Text(Request::Get(get)), Some(own)) => {
-                return self.get_own(connection, own, get, hints);
+                return self.get_own(executor, connection, own, get, hints);
             }
             (AnyRequest::Packet(packet), Some(own)) => {
                 if let binary::Command::Get { with_key, exptime } = packet.command {
                     let form = PacketForm::new(packet, with_key);
-                    let time = ClientTime::now(self.executor.clock());
+                    let time = ClientTime::now(executor.clock());
                     let touch = exptime.map(|exptime| time.expiry(exptime));
-                    return self.get_own_packet(connection, own, (packet.key, form, touch), hints);
+                    return self.get_own_packet(executor, connection, own, (packet.key, form, touch), hints);
                 }
             }
             _ => {}
         }
-        let Dispatcher { executor, key_rooms, executed, .. } = self;
+        let key_rooms = &mut self.key_rooms;
         let is_behind_others = connection.output.len() > 0;
         let Some(mut command) = read_command(request, executor, key_rooms, own_keys, is_behind_others) else {
             request.refuse_key(&mut connection.output);
@@ -132,19 +130,20 @@ impl Dispatcher {
         if !may_execute(connection, own_keys, &mut command) {
             return Progressed::Request;
         }
-        execute_command(executor, executed, connection, &command, hints)
+        execute_command(executor, connection, &command, hints)
     }
 
     /// A retrieval of the text protocol. What is left of it when the output is full, or after [`KEYS_AT_ONCE`] keys,
     /// comes later.
-    fn get_own(
+    fn get_own<S: SessionState>(
         &mut self,
-        connection: &mut Connection,
+        executor: &mut Executor,
+        connection: &mut Connection<S>,
         own: &OwnKeys,
         get: &GetRequest<'_>,
         hints: &mut Hints,
     ) -> Progressed {
-        let Dispatcher { executor, key_rooms, executed, .. } = self;
+        let key_rooms = &mut self.key_rooms;
         if connection.keys_done == 0
             && get.keys.clone().any(|key| own.item_key(key, &mut key_rooms.own).is_none())
         {
@@ -177,21 +176,22 @@ impl Dispatcher {
                 return Progressed::Key;
             }
         }
-        executed[if touch.is_some() { Class::Touch } else { Class::Get } as usize] += 1;
+        executor.count_time(if touch.is_some() { Class::Touch } else { Class::Get });
         Progressed::Request
     }
 
     /// A retrieval of the binary protocol: its key, how it is answered, and the expiry that the item gets.
-    fn get_own_packet(
+    fn get_own_packet<S>(
         &mut self,
-        connection: &mut Connection,
+        executor: &mut Executor,
+        connection: &mut Connection<S>,
         own: &OwnKeys,
         (key, form, touch): (&[u8], PacketForm, Option<Expiry>),
         hints: &mut Hints,
     ) -> Progressed {
-        let Dispatcher { executor, key_rooms, executed, .. } = self;
+        let key_rooms = &mut self.key_rooms;
         let Some(item_key) = own.item_key(key, &mut key_rooms.own) else {
-            memcached::compose_refusal(&mut connection.output, form.invalid());
+            compose_refusal(&mut connection.output, form.invalid());
             return Progressed::Request;
         };
         hints.are_outdated |= touch.is_some();
@@ -200,48 +200,15 @@ impl Dispatcher {
         if !executor.get(progress, &get, None, PacketReply { form, output, key }) {
             return Progressed::Waits;
         }
-        executed[if touch.is_some() { Class::Touch } else { Class::Get } as usize] += 1;
+        executor.count_time(if touch.is_some() { Class::Touch } else { Class::Get });
         Progressed::Request
-    }
-
-    /// Executes a request of RESP of a user with a namespace. One on many keys is rewritten once, however often it has
-    /// to go on.
-    pub(super) fn execute_own_call(
-        &mut self,
-        connection: &mut Connection,
-        own: &OwnKeys,
-        args: Args<'_>,
-        hints: &mut Hints,
-    ) -> Progressed {
-        let goes_on = connection.keys_done > 0;
-        let kept = connection.session.as_mut().and_then(|session| session.own_request.take());
-        let mut kept = kept.filter(|_| goes_on);
-        let mut room = std::mem::take(&mut self.resp.own_request);
-        let call = Call::of(match &kept {
-            Some(request) => Args::new(&request.bytes, args.len()),
-            None => own.request(args, args.len(), &mut room),
-        });
-        let hash = self.executor.hash(call.plain_key());
-        let progressed = self.execute_call(connection, &call, hash, hints);
-        if progressed != Progressed::Request && connection.keys_done > 0 {
-            if kept.is_none() {
-                kept = OwnRequest::new(std::mem::take(&mut room), self.state.buffers());
-            }
-            if let Some(session) = &mut connection.session {
-                session.own_request = kept;
-            }
-        }
-        if room.capacity() <= ROOM_BYTES_KEPT {
-            self.resp.own_request = room;
-        }
-        progressed
     }
 }
 
 /// Whether a client that may not do everything may do what it asks for. If not, it is told so.
 #[cold]
-pub(super) fn may_execute<'a, F: Compose>(
-    connection: &mut Connection,
+pub(super) fn may_execute<'a, S: SessionState, F: Compose>(
+    connection: &mut Connection<S>,
     own_keys: Option<&'a OwnKeys>,
     command: &mut Command<'a, F>,
 ) -> bool {

@@ -6,36 +6,40 @@
 //! see some of the keys changed and others not yet. `MSETNX`, `RENAME` and `COPY` are executed
 //! alone.
 
-use super::resp::{RespWorker, after, counts_as_one, words_of};
-use super::{Dispatcher, Progressed};
-use crate::dispatch::connection::Connection;
+use super::compose::{Form, compose_outcome, say, say_error};
+use super::errors::{self, Error};
+use super::item_requests::{Moment, each_operation, item_operation};
+use super::request::{after, words_of};
+use super::session::Connection;
+use super::worker::Resp;
+use crate::dispatch::execute::Executor;
 use crate::dispatch::fleet::Fleet;
 use crate::dispatch::operation::Need;
 use crate::dispatch::outcome::{EditOutcome, Looked, Outcome};
 use crate::dispatch::progress::Busy;
-use crate::dispatch::resp::errors::{self, Error};
-use crate::dispatch::resp::{self, Form, Moment};
+use crate::dispatch::window::Progressed;
 use larder_cache::{Copied, StoreOutcome};
 use larder_protocol::resp::{Args, Command, Id, Version, compose as words, slot_of};
 
 /// Keys of one request that are executed in one turn, at most: some tens of microseconds.
 const KEYS_AT_ONCE: usize = 256;
 
-impl Dispatcher {
+impl Resp {
     /// Does the same with each key of a request, and answers with the sum, or with a value for each.
     pub(super) fn run_on_each_key(
         &mut self,
+        executor: &mut Executor,
         connection: &mut Connection,
         command: &'static Command,
         args: Args<'_>,
     ) -> Progressed {
         let has_values = command.id == Id::Mset;
         if has_values && args.len().is_multiple_of(2) {
-            resp::say_error(&mut connection.output, &errors::wrong_arity(command));
+            say_error(&mut connection.output, &errors::wrong_arity(command));
             return Progressed::Request;
         }
         let reply_bytes_max = self.request_bytes_max();
-        let Dispatcher { executor, resp: RespWorker { rooms: [room, _], .. }, .. } = self;
+        let Resp { rooms: [room, _], .. } = self;
         let Connection { output, progress, session, keys_done, .. } = connection;
         let Some(session) = session else { return Progressed::Request };
         if *keys_done == 0 {
@@ -63,7 +67,7 @@ impl Dispatcher {
         while let Some(key) = rest.next() {
             let value = if has_values { rest.next().unwrap_or_default() } else { &[] };
             let item = room.item_key(key, |key| executor.hash(key));
-            let operation = resp::each_operation(command.id, item, value, moment);
+            let operation = each_operation(command.id, item, value, moment);
             let mut counts = false;
             let is_answered = executor.execute(progress, &operation, |outcome| {
                 counts = counts_as_one(&outcome);
@@ -73,7 +77,7 @@ impl Dispatcher {
                         words::null(output.buffer(), version);
                         b""
                     }
-                    outcome if shows_values => resp::compose(Form::Value, output, version, outcome),
+                    outcome if shows_values => compose_outcome(Form::Value, output, version, outcome),
                     _ => b"",
                 }
             });
@@ -102,9 +106,9 @@ impl Dispatcher {
             }
         }
         match (failure, command.id) {
-            (Some(error), _) => resp::say_error(output, &error),
+            (Some(error), _) => say_error(output, &error),
             (None, Id::Mget) => {}
-            (None, Id::Mset) => resp::say(output, "OK"),
+            (None, Id::Mset) => say(output, "OK"),
             (None, _) => words::integer(output.buffer(), session.sum),
         }
         Progressed::Request
@@ -113,24 +117,25 @@ impl Dispatcher {
     /// `MSETNX`: stores all values if none of the keys has one, alone.
     pub(super) fn set_all_or_none(
         &mut self,
+        executor: &mut Executor,
         connection: &mut Connection,
         command: &'static Command,
         args: Args<'_>,
     ) -> Progressed {
         if args.len().is_multiple_of(2) {
-            resp::say_error(&mut connection.output, &errors::wrong_arity(command));
+            say_error(&mut connection.output, &errors::wrong_arity(command));
             return Progressed::Request;
         }
-        if !self.bring_keys(connection, command.keys.of(args)) {
+        if !self.bring_keys(executor, connection, command.keys.of(args)) {
             return Progressed::Waits;
         }
-        let state = self.resp.state.clone();
-        let _alone = self.be_alone(&state.gate, connection);
+        let state = self.shared.clone();
+        let _alone = self.be_alone(executor, &state.gate, connection);
         // While the worker waited, others may have pushed an item out of memory.
-        if !self.bring_keys(connection, command.keys.of(args)) {
+        if !self.bring_keys(executor, connection, command.keys.of(args)) {
             return Progressed::Waits;
         }
-        let Dispatcher { executor, resp: RespWorker { rooms: [room, _], .. }, .. } = self;
+        let Resp { rooms: [room, _], .. } = self;
         let Connection { output, progress, .. } = connection;
         let moment = Moment::new(executor.now_ms(), executor.clock());
         let mut is_any_there = false;
@@ -145,14 +150,14 @@ impl Dispatcher {
             && let (Some(key), Some(value)) = (rest.next(), rest.next())
         {
             let item = room.item_key(key, |key| executor.hash(key));
-            let operation = resp::each_operation(command.id, item, value, moment);
+            let operation = each_operation(command.id, item, value, moment);
             executor.execute(progress, &operation, |outcome| {
                 failure = failure_of(&outcome);
                 b""
             });
         }
         match failure {
-            Some(error) => resp::say_error(output, &error),
+            Some(error) => say_error(output, &error),
             None => words::integer(output.buffer(), i64::from(!is_any_there)),
         }
         Progressed::Request
@@ -161,22 +166,23 @@ impl Dispatcher {
     /// `RENAME`, `RENAMENX` and `COPY`, alone: nobody sees the item under both keys or under none.
     pub(super) fn copy_item(
         &mut self,
+        executor: &mut Executor,
         connection: &mut Connection,
         command: &'static Command,
         args: Args<'_>,
     ) -> Progressed {
         let mut keys = command.keys.of(args);
         let (Some(from), Some(to)) = (keys.next(), keys.next()) else { return Progressed::Request };
-        if !self.bring_keys(connection, [from, to].into_iter()) {
+        if !self.bring_keys(executor, connection, [from, to].into_iter()) {
             return Progressed::Waits;
         }
-        let state = self.resp.state.clone();
-        let _alone = self.be_alone(&state.gate, connection);
+        let state = self.shared.clone();
+        let _alone = self.be_alone(executor, &state.gate, connection);
         // While the worker waited, others may have pushed an item out of memory.
-        if !self.bring_keys(connection, [from, to].into_iter()) {
+        if !self.bring_keys(executor, connection, [from, to].into_iter()) {
             return Progressed::Waits;
         }
-        let Dispatcher { executor, resp: RespWorker { rooms, decimal, .. }, .. } = self;
+        let Resp { rooms, decimal, .. } = self;
         let Connection { output, progress, session, .. } = connection;
         let version = session.as_ref().map_or(Version::Resp2, |session| session.version);
         let moment = Moment::new(executor.now_ms(), executor.clock());
@@ -186,10 +192,10 @@ impl Dispatcher {
             other_room.item_key(to, |key| executor.hash(key)),
         ];
         let (operation, form) =
-            match resp::item_operation(command, &words_of(after(args, 1)), items, moment, decimal) {
+            match item_operation(command, &words_of(after(args, 1)), items, moment, decimal) {
                 Ok(operation) => operation,
                 Err(error) => {
-                    resp::say_error(output, &error);
+                    say_error(output, &error);
                     return Progressed::Request;
                 }
             };
@@ -200,10 +206,11 @@ impl Dispatcher {
                 (Some(_), Id::Rename) => Copied::Done,
                 (Some(_), _) => Copied::Exists,
             };
-            resp::compose(form, output, version, Outcome::Copied(copied));
+            compose_outcome(form, output, version, Outcome::Copied(copied));
             return Progressed::Request;
         }
-        match executor.execute(progress, &operation, |outcome| resp::compose(form, output, version, outcome))
+        match executor
+            .execute(progress, &operation, |outcome| compose_outcome(form, output, version, outcome))
         {
             true => Progressed::Request,
             false => Progressed::Waits,
@@ -214,13 +221,14 @@ impl Dispatcher {
     /// Returns `false` if one has to be waited for.
     pub(super) fn forget_left_over(
         &mut self,
+        executor: &mut Executor,
         connection: &mut Connection,
         command: &'static Command,
         args: Args<'_>,
     ) -> bool {
-        match &self.resp.fleet {
+        match &self.fleet {
             Some(fleet) if fleet.has_left_over() => {
-                self.forget_items(&fleet.clone(), connection, command, args)
+                self.forget_items(executor, &fleet.clone(), connection, command, args)
             }
             _ => true,
         }
@@ -229,6 +237,7 @@ impl Dispatcher {
     #[cold]
     fn forget_items(
         &mut self,
+        executor: &mut Executor,
         fleet: &Fleet,
         connection: &mut Connection,
         command: &'static Command,
@@ -239,7 +248,7 @@ impl Dispatcher {
             (Id::Exec, Some(transaction)) => transaction.keys().map(<[u8]>::to_vec).collect(),
             _ => command.keys.of(args).map(<[u8]>::to_vec).collect(),
         };
-        let Dispatcher { executor, resp: RespWorker { rooms: [room, _], .. }, .. } = self;
+        let Resp { rooms: [room, _], .. } = self;
         let mut are_here = true;
         for key in &keys {
             let cas = fleet.left_over(slot_of(key));
@@ -261,10 +270,11 @@ impl Dispatcher {
     /// Brings the items of keys to memory, as far as only flash has them. Returns `false` if one has to be waited for.
     pub(super) fn bring_keys<'a>(
         &mut self,
+        executor: &mut Executor,
         connection: &mut Connection,
         keys: impl Iterator<Item = &'a [u8]>,
     ) -> bool {
-        let Dispatcher { executor, resp: RespWorker { rooms: [room, _], .. }, .. } = self;
+        let Resp { rooms: [room, _], .. } = self;
         if !executor.has_flash() {
             return true;
         }
@@ -292,4 +302,14 @@ fn failure_of(outcome: &Outcome<'_>) -> Option<Error> {
         }
         _ => None,
     }
+}
+
+/// Whether an outcome says that something was done or is there.
+fn counts_as_one(outcome: &Outcome<'_>) -> bool {
+    matches!(
+        outcome,
+        Outcome::Stored(StoreOutcome::Stored { .. })
+            | Outcome::Edited(EditOutcome::Done)
+            | Outcome::Looked(Looked::Present | Looked::Number(_) | Looked::Value(_))
+    )
 }

@@ -1,6 +1,9 @@
 //! Where gathering stands, and in which order the connections have their turns.
 
-use super::super::connection::Connection;
+use super::connection::Connection;
+use super::execute::Executor;
+use super::progress::{KeyRead, RestOfLine};
+use super::window::{Place, Window};
 use crate::io::Ready;
 use larder_protocol::resp::Args;
 use larder_protocol::{Keys, resume_keys};
@@ -26,31 +29,10 @@ pub(super) struct Cursor<'a> {
     has_next_round: bool,
 }
 
-/// What a retrieval wants of a key, beside its value.
-#[derive(Clone, Copy)]
-pub(super) struct KeyRead {
-    /// The CAS number too.
-    pub(super) with_cas: bool,
-    /// The item gets this expiry.
-    pub(super) exptime: Option<i32>,
-    /// So many keys of the line follow.
-    pub(super) left: usize,
-}
-
-/// The rest of a retrieval's line that was interrupted, from the front of the connection's input on. Whoever goes on
-/// need not read what comes before.
-pub(in crate::dispatch) struct RestOfLine {
-    /// What was wanted of the last key that is done.
-    pub(super) read: KeyRead,
-    /// Where that key ends, and the line.
-    pub(super) at: usize,
-    pub(super) end: usize,
-}
-
 impl<'a> Cursor<'a> {
     /// At the first connection. `requests_per_share` = how many requests of one connection are executed before another
     /// connection has its turn.
-    pub(super) fn new(batch: &mut [Ready<'_, Connection>], requests_per_share: usize) -> Cursor<'a> {
+    pub(super) fn new<S>(batch: &mut [Ready<'_, Connection<S>>], requests_per_share: usize) -> Cursor<'a> {
         // A connection that is alone has nobody to give way to.
         let share = if batch.len() > 1 { requests_per_share } else { usize::MAX };
         let mut cursor = Cursor {
@@ -70,7 +52,7 @@ impl<'a> Cursor<'a> {
 
     /// Moves to the next connection that has its turn, from the number `from` on.
     #[inline]
-    pub(super) fn visit(&mut self, batch: &mut [Ready<'_, Connection>], from: usize) {
+    pub(super) fn visit<S>(&mut self, batch: &mut [Ready<'_, Connection<S>>], from: usize) {
         self.connection = from;
         if self.is_later_round {
             let next =
@@ -84,7 +66,7 @@ impl<'a> Cursor<'a> {
 
     /// Goes on with the line at the front of the input that was interrupted.
     #[cold]
-    pub(super) fn go_on(&mut self, ready: &mut Ready<'a, Connection>) {
+    pub(super) fn go_on<S>(&mut self, ready: &mut Ready<'a, Connection<S>>) {
         if let Some(line) = ready.connection.rest_of_line.take() {
             let RestOfLine { read, at, end } = *line;
             let end = ready.consumed + end;
@@ -94,7 +76,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Every connection has had its turn. Moves to the first that gave way, if one did.
-    pub(super) fn begin_next_round(&mut self, batch: &mut [Ready<'_, Connection>]) -> bool {
+    pub(super) fn begin_next_round<S>(&mut self, batch: &mut [Ready<'_, Connection<S>>]) -> bool {
         let begins = mem::take(&mut self.has_next_round);
         if begins {
             self.is_later_round = true;
@@ -103,9 +85,29 @@ impl<'a> Cursor<'a> {
         begins
     }
 
+    /// Where a request stands that ends where the cursor is.
+    #[inline(always)]
+    pub(super) fn place(&self) -> Place {
+        Place { connection: self.connection as u32, end: self.at }
+    }
+
+    /// The window is full, or the connection has had its share. Returns whether the window is full.
+    #[cold]
+    pub(super) fn stop<S, W>(
+        &mut self,
+        executor: &Executor,
+        ready: &mut Ready<'_, Connection<S>>,
+        window: &Window<'_, W>,
+    ) -> bool {
+        if !window.is_full() && self.gives_way(ready) {
+            executor.state().count_yields(1);
+        }
+        window.is_full()
+    }
+
     /// The connection has had its share. If it has more input, it has another turn in the next round. Returns whether
     /// it has.
-    pub(super) fn gives_way(&mut self, ready: &mut Ready<'_, Connection>) -> bool {
+    fn gives_way<S>(&mut self, ready: &mut Ready<'_, Connection<S>>) -> bool {
         let has_more = self.at < ready.input.len();
         if has_more {
             ready.connection.gave_way = true;

@@ -1,21 +1,26 @@
-//! Large values of memcached's protocols, which are stored as they arrive.
+//! Large values, which are stored as they arrive.
 
-use super::request_log::log_request;
-use super::restricted::may_execute;
-use super::{Dispatcher, Progressed, read_command};
-use crate::dispatch::connection::Connection;
-use crate::dispatch::execute::{Received, UploadEnd, UploadStart};
+use super::limited_users::may_execute;
+use super::{Compose, Memcached, Next, next_request, read_command};
+use crate::dispatch::connection::{Connection, SessionState};
+use crate::dispatch::execute::{Executor, Received, UploadEnd, UploadStart};
 use crate::dispatch::operation::Operation;
 use crate::dispatch::outcome::Outcome;
-use crate::dispatch::memcached::{self, Compose, Next};
+use crate::dispatch::request_log::log_request;
+use crate::dispatch::window::Progressed;
 use crate::io::Ready;
 
-impl Dispatcher {
+impl Memcached {
     /// A storage line whose value is longer than what is waited for in one piece. Only the line is consumed, and
     /// nothing if the present item has to come from flash first.
-    pub(super) fn begin_upload(&mut self, connection: &mut Connection, line: &[u8]) -> Progressed {
-        let Dispatcher { executor, key_rooms, parse_options, .. } = self;
-        let next = memcached::next_request(connection.protocol(), line, parse_options);
+    pub(super) fn begin_upload<S: SessionState>(
+        &mut self,
+        executor: &mut Executor,
+        connection: &mut Connection<S>,
+        line: &[u8],
+    ) -> Progressed {
+        let Memcached { key_rooms, parse_options } = self;
+        let next = next_request(connection.protocol(), line, parse_options);
         let Some(Next { request, upload_bytes: Some(value_bytes), .. }) = next else {
             return Progressed::Request;
         };
@@ -45,8 +50,12 @@ impl Dispatcher {
     }
 
     /// Takes in what has come of a large value. With its last byte, the value is stored.
-    pub(super) fn continue_upload(&mut self, ready: &mut Ready<'_, Connection>) {
-        let Dispatcher { executor, key_rooms, parse_options, logs, .. } = self;
+    pub(super) fn continue_upload<S: SessionState>(
+        &mut self,
+        executor: &mut Executor,
+        ready: &mut Ready<'_, Connection<S>>,
+    ) {
+        let Memcached { key_rooms, parse_options } = self;
         let input = &ready.input[ready.consumed..];
         let protocol = ready.connection.protocol();
         let (receiving, taken, how) =
@@ -62,7 +71,7 @@ impl Dispatcher {
             ready.connection.swallow = (missing_bytes + protocol.upload_end().len()) as u64;
         }
         let line = receiving.request.clone();
-        let Some(Next { request, .. }) = memcached::next_request(protocol, &line, parse_options) else {
+        let Some(Next { request, .. }) = next_request(protocol, &line, parse_options) else {
             return;
         };
         let own_keys = ready.connection.own_keys().cloned();
@@ -79,7 +88,7 @@ impl Dispatcher {
         let answered_before = ready.connection.output.len();
         let outcome = executor.finish_upload(ready.connection.progress.fd, upload, item, how);
         command.reply.compose(&mut ready.connection.output, outcome);
-        if *logs {
+        if tracing::enabled!(target: "larder::requests", tracing::Level::DEBUG) {
             log_request(ready.connection, &line, answered_before);
         }
     }

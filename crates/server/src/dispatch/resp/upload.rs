@@ -3,21 +3,25 @@
 //! The options of a `SET` stand behind its value. So the value is taken in first, and what becomes of it is known when
 //! the rest of the request has come. A request that cannot be executed is taken in all the same, and thrown away.
 
-use super::resp::{Call, RespWorker, after, words_of};
-use super::{Dispatcher, Progressed};
-use crate::dispatch::connection::Connection;
-use crate::dispatch::execute::UploadEnd;
+use super::compose::{compose_outcome, say_error};
+use super::errors;
+use super::item_requests::{Moment, item_operation};
+use super::own_request::own_request;
+use super::request::{Call, after, words_of};
+use super::session::Connection;
+use super::worker::Resp;
+use crate::dispatch::execute::{Executor, UploadEnd};
 use crate::dispatch::item_key::is_plain;
-use crate::dispatch::operation::{Change, ItemKey, Operation, StoreItem};
+use crate::dispatch::operation::{Change, ItemKey, OldItem, Operation, StoreItem};
 use crate::dispatch::outcome::Outcome;
-use crate::dispatch::progress::{Busy, Taking};
-use crate::dispatch::resp::errors;
-use crate::dispatch::resp::{self, Moment};
+use crate::dispatch::progress::Busy;
+use crate::dispatch::window::Progressed;
 use crate::io::{Buffers, Charge, Ready};
-use larder_cache::{Expiry, Mode, Store, StoreOutcome};
+use larder_cache::{Expiry, Mode, Store, StoreOutcome, Upload};
 use larder_protocol::resp::{
-    Args, Fault, Id, Options, Resume, Step, Upload, Version, compose as words, parse,
+    Args, Fault, Id, Options, Resume, Step, Upload as Announced, Version, compose as words, parse,
 };
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// The most bytes of the arguments behind a value that are copied in one go.
@@ -25,38 +29,69 @@ const BEHIND_BYTES_AT_ONCE: usize = 64 << 10;
 /// What follows a value.
 const END: &[u8] = b"\r\n";
 
-impl Dispatcher {
+/// A large argument of a request, and what to do with it when the request is complete.
+pub(in crate::dispatch) struct Taking {
+    /// `None` = the argument is thrown away.
+    pub(super) upload: Option<Upload>,
+    /// Why it is thrown away: the error to reply.
+    pub(super) error: Option<Cow<'static, [u8]>>,
+    /// Bytes of the argument that are still to be thrown away.
+    pub(super) unwanted: usize,
+    /// Length of the argument.
+    pub(super) body_bytes: u32,
+    /// The arguments before it, and how many they are.
+    pub(super) before: Vec<u8>,
+    pub(super) before_count: usize,
+    /// How many bytes of its line end have come.
+    pub(super) end_taken: usize,
+    /// The arguments behind it, as far as they came, behind a line that counts them.
+    pub(super) behind: Vec<u8>,
+    pub(super) behind_count: usize,
+    /// How far they are read.
+    pub(super) behind_read: Resume,
+    /// The request is complete.
+    pub(super) is_complete: bool,
+    /// What the other arguments take, in the account of connection buffers.
+    pub(super) charge: Charge,
+}
+
+impl Resp {
     /// The beginning of a request of which an argument follows. Only the beginning is consumed.
-    pub(super) fn begin_argument(&mut self, connection: &mut Connection, upload: &Upload<'_>) -> Progressed {
+    pub(super) fn begin_argument(
+        &mut self,
+        executor: &mut Executor,
+        connection: &mut Connection,
+        upload: &Announced<'_>,
+    ) -> Progressed {
         let (body_bytes, before_count) = (upload.body_bytes, upload.args.len());
         let count = before_count + 1 + upload.args_left;
         let mut room = Vec::new();
         let args = match connection.own_keys() {
             None => upload.args,
-            Some(own) => own.request(upload.args, count, &mut room),
+            Some(own) => own_request(own, upload.args, count, &mut room),
         };
         let call = Call::of(args);
         let key = args.clone().nth(1).unwrap_or_default();
-        let hash = self.executor.hash(key);
+        let hash = executor.hash(key);
         let refused = match self.checked(connection, &call, count) {
             Err(error) => Some(error.unwrap_or(errors::SYNTAX)),
             Ok(_) if !is_plain(key) => Some(errors::KEY_TOO_LONG_HERE),
-            Ok(_) if !self.executor.fits(key.len(), body_bytes.into()) => Some(errors::TOO_LARGE),
+            Ok(_) if !executor.fits(key.len(), body_bytes.into()) => Some(errors::TOO_LARGE),
             Ok(_) => None,
         };
         let mut charge = Charge::default();
         let has_room = self
-            .state
+            .server
             .buffers()
             .is_none_or(|buffers| charge.try_grow(buffers, 2 * args.bytes().len() as u64));
         if !has_room {
             let error = &errors::NO_MEMORY;
-            resp::say_error(&mut connection.output, error);
+            say_error(&mut connection.output, error);
             connection.output.close();
             connection.ends_unserved = true;
             return Progressed::Request;
         }
-        let taken = refused.is_none().then(|| self.executor.begin_argument(hash, body_bytes)).flatten();
+        let taken = refused.is_none().then(|| executor.begin_argument(hash, body_bytes)).flatten();
         let mut behind = Vec::new();
         behind.push(b'*');
         larder_protocol::compose::decimal(&mut behind, upload.args_left as u64);
@@ -75,19 +110,17 @@ impl Dispatcher {
             is_complete: false,
             charge,
         };
-        connection.progress.busy = Some(Busy::Taking(Box::new(taking)));
+        let Some(session) = &mut connection.session else { return Progressed::Request };
+        session.taking = Some(Box::new(taking));
+        connection.progress.busy = Some(Busy::Taking);
         Progressed::Request
     }
 
     /// Takes in what has come of a large argument, and executes the request when all of it is here.
-    pub(super) fn continue_argument(&mut self, ready: &mut Ready<'_, Connection>) {
-        let mut taking = match ready.connection.progress.busy.take() {
-            Some(Busy::Taking(taking)) => taking,
-            busy => {
-                ready.connection.progress.busy = busy;
-                return;
-            }
-        };
+    pub(super) fn continue_argument(&mut self, executor: &mut Executor, ready: &mut Ready<'_, Connection>) {
+        let taking = ready.connection.session.as_mut().and_then(|session| session.taking.take());
+        let Some(mut taking) = taking else { return };
+        ready.connection.progress.busy = None;
         let (input, behind_bytes_max) = (ready.input, self.request_bytes_max());
         let mut take = |count: usize| {
             ready.consumed += count;
@@ -95,12 +128,12 @@ impl Dispatcher {
         };
         let mut rest = take(0);
         while !rest.is_empty() && taking.wants_body() {
-            rest = take(self.executor.take_argument(&mut taking, rest));
+            rest = take(taking.take_body(executor, rest));
         }
         if !taking.wants_body() && !taking.is_complete {
             let came = match taking.take_end(rest) {
                 Behind::Complete(taken) => {
-                    taking.take_behind(take(taken), behind_bytes_max, self.state.buffers())
+                    taking.take_behind(take(taken), behind_bytes_max, self.server.buffers())
                 }
                 other => other,
             };
@@ -111,9 +144,9 @@ impl Dispatcher {
                 }
                 Behind::Missing(taken) => _ = take(taken),
                 Behind::Fault(fault) => {
-                    self.executor.abandon_argument(*taking);
+                    taking.abandon(executor);
                     let error = errors::protocol_error(fault, behind_bytes_max);
-                    resp::say_error(&mut ready.connection.output, &error);
+                    say_error(&mut ready.connection.output, &error);
                     ready.connection.output.close();
                     ready.connection.ends_unserved = true;
                     return;
@@ -121,14 +154,19 @@ impl Dispatcher {
             }
         }
         if !taking.is_complete {
-            ready.connection.progress.busy = Some(Busy::Taking(taking));
+            keep(ready.connection, taking);
             return;
         }
-        self.finish_argument(ready.connection, taking);
+        self.finish_argument(executor, ready.connection, taking);
     }
 
     /// All of the request is here.
-    fn finish_argument(&mut self, connection: &mut Connection, mut taking: Box<Taking>) {
+    fn finish_argument(
+        &mut self,
+        executor: &mut Executor,
+        connection: &mut Connection,
+        mut taking: Box<Taking>,
+    ) {
         let before = connection.output.len();
         if let Some(session) = &mut connection.session {
             session.begin_reply();
@@ -143,28 +181,25 @@ impl Dispatcher {
         };
         let command = match (error, taking.upload.is_some()) {
             (Ok(command), true) => command,
-            (Ok(_), false) => return self.refuse_argument(connection, *taking, &errors::NO_MEMORY),
-            (Err(error), _) => return self.refuse_argument(connection, *taking, &error),
+            (Ok(_), false) => return self.refuse_argument(executor, connection, *taking, &errors::NO_MEMORY),
+            (Err(error), _) => return self.refuse_argument(executor, connection, *taking, &error),
         };
-        let has_forgotten = self.forget_left_over(connection, command, args);
-        let Dispatcher { executor, resp: RespWorker { decimal, .. }, .. } = self;
+        let has_forgotten = self.forget_left_over(executor, connection, command, args);
+        let Resp { decimal, .. } = self;
         let key = args.clone().nth(1).unwrap_or_default();
         let item = ItemKey { key, hash: executor.hash(key), head: &[] };
         let moment = Moment::new(executor.now_ms(), executor.clock());
         let words = words_of(after(args, 1));
-        let read = resp::item_operation(command, &words, [item, item], moment, decimal);
+        let read = item_operation(command, &words, [item, item], moment, decimal);
         let (operation, form) = match read {
             Ok(read) => read,
-            Err(error) => return self.refuse_argument(connection, *taking, &error),
+            Err(error) => return self.refuse_argument(executor, connection, *taking, &error),
         };
         let operation = with_value_of(operation, command.id, item, taking.body_bytes);
         let Connection { output, progress, session, .. } = connection;
         let version = session.as_ref().map_or(Version::Resp2, |session| session.version);
         if !has_forgotten || executor.bring_present(progress, &operation).is_none() {
-            match progress.busy {
-                None => progress.busy = Some(Busy::Taking(taking)),
-                Some(_) => progress.taken = Some(taking),
-            }
+            keep(connection, taking);
             return;
         }
         let Some(upload) = taking.upload.take() else { return };
@@ -179,26 +214,40 @@ impl Dispatcher {
                     }
                     outcome => outcome,
                 };
-                resp::compose(form, output, version, outcome);
+                compose_outcome(form, output, version, outcome);
             }
             Operation::Edit(key, change) => {
                 executor.edit(progress, key, change, Some(upload), |outcome| {
-                    resp::compose(form, output, version, outcome)
+                    compose_outcome(form, output, version, outcome)
                 });
             }
             _ => {}
         }
-        self.settle_call(connection, command, args, before, None);
-        self.settle_reply(connection, before, true);
+        self.settle_call(executor, connection, command, args, before, None);
+        self.settle_reply(executor, connection, before, true);
     }
 
     /// The request is answered with an error, and what was taken in is let go.
-    fn refuse_argument(&mut self, connection: &mut Connection, taking: Taking, error: &errors::Error) {
-        self.executor.abandon_argument(taking);
+    fn refuse_argument(
+        &mut self,
+        executor: &mut Executor,
+        connection: &mut Connection,
+        taking: Taking,
+        error: &errors::Error,
+    ) {
+        taking.abandon(executor);
         let before = connection.output.len();
-        self.resp.counts().error(error);
-        resp::say_error(&mut connection.output, error);
-        self.settle_reply(connection, before, true);
+        self.counts().error(error);
+        say_error(&mut connection.output, error);
+        self.settle_reply(executor, connection, before, true);
+    }
+}
+
+/// What has come of the request stays until more comes, or until its item has come from flash.
+fn keep(connection: &mut Connection, taking: Box<Taking>) {
+    if let Some(session) = &mut connection.session {
+        session.taking = Some(taking);
+        connection.progress.busy.get_or_insert(Busy::Taking);
     }
 }
 
@@ -215,7 +264,7 @@ fn with_value_of<'a>(operation: Operation<'a>, id: Id, key: ItemKey<'a>, value_b
                 ..Store::set(key.key, key.hash, &[])
             },
             value_bytes,
-            old_if_refused: crate::dispatch::operation::OldItem::Stays,
+            old_if_refused: OldItem::Stays,
             counts_prefix: true,
         }),
         other => other,
@@ -235,6 +284,33 @@ impl Taking {
     /// Whether bytes of the argument itself are missing.
     fn wants_body(&self) -> bool {
         self.unwanted > 0 || self.upload.as_ref().is_some_and(|upload| upload.missing_bytes() > 0)
+    }
+
+    /// Takes in what has come of the argument itself: first its bytes, and then those that are thrown away. Returns how
+    /// many bytes of the input were taken.
+    fn take_body(&mut self, executor: &mut Executor, input: &[u8]) -> usize {
+        let Some(upload) = &mut self.upload else {
+            let taken = self.unwanted.min(input.len());
+            self.unwanted -= taken;
+            return taken;
+        };
+        let missing = upload.missing_bytes();
+        let taken = missing.min(input.len());
+        if executor.fill_argument(upload, &input[..taken]) {
+            return taken;
+        }
+        if let Some(upload) = self.upload.take() {
+            executor.refuse_argument(upload);
+        }
+        self.unwanted = missing - taken;
+        taken
+    }
+
+    /// The argument is not wanted any more.
+    fn abandon(self, executor: &Executor) {
+        if let Some(upload) = self.upload {
+            executor.abandon_argument(upload);
+        }
     }
 
     /// Takes in the line end behind the large argument.

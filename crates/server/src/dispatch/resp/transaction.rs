@@ -4,14 +4,15 @@
 //! commands are executed without anything in between. A command that fails is answered with its error, and the others
 //! are executed all the same, as in Redis.
 
-use super::resp::{Call, RespWorker, after};
-use super::{Dispatcher, Hints, Progressed};
-use crate::dispatch::connection::Connection;
+use super::compose::{say, say_error};
+use super::errors;
+use super::request::Call;
+use super::session::{Connection, Queued, Transaction, Watched};
+use super::worker::Resp;
+use crate::dispatch::execute::Executor;
 use crate::dispatch::operation::ItemKey;
-use crate::dispatch::resp::{self, errors};
-use crate::dispatch::resp::session::{Queued, Transaction, Watched};
-use larder_cache::{Alone, Gate};
-use larder_protocol::resp::{Args, Command, Version, command_of, compose as words, flags, lookup};
+use crate::dispatch::window::{Hints, Progressed};
+use larder_protocol::resp::{Args, Command, command_of, compose as words, flags};
 use std::time::Instant;
 
 /// A transaction that needs items from flash is begun anew until all are in memory, but not for ever: others may push
@@ -20,21 +21,7 @@ const TRIES_MAX: u8 = 3;
 /// A reply of so many bytes is given even where the replies of a transaction are too many.
 const SHORT_REPLY_BYTES: usize = 256;
 
-impl Dispatcher {
-    /// Lets no other worker execute requests until the result is dropped. `None` = the connection executes a
-    /// transaction, so the worker is alone already.
-    pub(super) fn be_alone<'g>(&mut self, gate: &'g Gate, connection: &Connection) -> Option<Alone<'g>> {
-        let in_transaction = connection.session.as_ref().is_some_and(|session| session.transaction.is_some());
-        if in_transaction {
-            return None;
-        }
-        // While the worker waits it holds nothing that another could wait for.
-        self.executor.offline();
-        let alone = gate.be_alone(self.resp.number);
-        self.executor.online();
-        Some(alone)
-    }
-
+impl Resp {
     /// Queues a command of a transaction. It was checked.
     pub(super) fn queue(&mut self, connection: &mut Connection, call: &Call<'_>) -> Progressed {
         let Connection { session: Some(session), output, .. } = connection else {
@@ -43,15 +30,15 @@ impl Dispatcher {
         let Some(transaction) = &mut session.transaction else { return Progressed::Request };
         let more = call.args.bytes();
         let bytes = transaction.bytes.len() + more.len();
-        if bytes > self.request_bytes_max() || !transaction.take_room(self.state.buffers(), more.len()) {
+        if bytes > self.request_bytes_max() || !transaction.take_room(self.server.buffers(), more.len()) {
             transaction.is_broken = true;
-            resp::say_error(output, &errors::TRANSACTION_TOO_LARGE);
+            say_error(output, &errors::TRANSACTION_TOO_LARGE);
             return Progressed::Request;
         }
         let from = transaction.bytes.len();
         transaction.bytes.extend_from_slice(more);
         transaction.commands.push(Queued { from, until: bytes, count: call.args.len() });
-        resp::say(output, "QUEUED");
+        say(output, "QUEUED");
         session.settle();
         Progressed::Request
     }
@@ -61,36 +48,37 @@ impl Dispatcher {
         let Some(session) = &mut connection.session else { return };
         session.transaction = Some(Box::default());
         session.settle();
-        resp::say(&mut connection.output, "OK");
+        say(&mut connection.output, "OK");
     }
 
     /// `DISCARD`.
     pub(super) fn discard_transaction(&mut self, connection: &mut Connection) {
         let Some(session) = &mut connection.session else { return };
         if session.transaction.is_none() {
-            resp::say_error(&mut connection.output, &errors::DISCARD_WITHOUT_MULTI);
+            say_error(&mut connection.output, &errors::DISCARD_WITHOUT_MULTI);
             return;
         }
         session.end_transaction();
-        resp::say(&mut connection.output, "OK");
+        say(&mut connection.output, "OK");
     }
 
     /// `WATCH`.
     pub(super) fn watch(
         &mut self,
+        executor: &mut Executor,
         connection: &mut Connection,
         command: &Command,
         args: Args<'_>,
     ) -> Progressed {
-        if !self.bring_keys(connection, command.keys.of(args)) {
+        if !self.bring_keys(executor, connection, command.keys.of(args)) {
             return Progressed::Waits;
         }
         let watched_bytes_max = self.request_bytes_max() as u64;
-        let Dispatcher { executor, state, resp: RespWorker { rooms: [room, _], .. }, .. } = self;
+        let Resp { server, rooms: [room, _], .. } = self;
         let Connection { session: Some(session), output, .. } = connection else {
             return Progressed::Request;
         };
-        let buffers = state.buffers();
+        let buffers = server.buffers();
         for key in command.keys.of(args) {
             if session.watched.contains_key(key) {
                 continue;
@@ -100,12 +88,12 @@ impl Dispatcher {
             if session.watched_bytes() > watched_bytes_max
                 || !session.watch(key, Watched { hash: item.hash, version }, buffers)
             {
-                resp::say_error(output, &errors::TOO_MANY_WATCHED);
+                say_error(output, &errors::TOO_MANY_WATCHED);
                 return Progressed::Request;
             }
         }
         session.settle();
-        resp::say(output, "OK");
+        say(output, "OK");
         Progressed::Request
     }
 
@@ -115,31 +103,37 @@ impl Dispatcher {
             session.forget_watched();
             session.settle();
         }
-        resp::say(&mut connection.output, "OK");
+        say(&mut connection.output, "OK");
     }
 
     /// `EXEC`.
-    pub(super) fn execute_transaction(&mut self, connection: &mut Connection) -> Progressed {
+    pub(super) fn execute_transaction(
+        &mut self,
+        executor: &mut Executor,
+        connection: &mut Connection,
+    ) -> Progressed {
         let Some(session) = &mut connection.session else { return Progressed::Request };
         let Some(transaction) = session.transaction.take() else {
-            resp::say_error(&mut connection.output, &errors::EXEC_WITHOUT_MULTI);
+            say_error(&mut connection.output, &errors::EXEC_WITHOUT_MULTI);
             return Progressed::Request;
         };
         if transaction.is_broken {
             session.end_transaction();
-            resp::say_error(&mut connection.output, &errors::EXEC_ABORT);
+            say_error(&mut connection.output, &errors::EXEC_ABORT);
             return Progressed::Request;
         }
         // Everything that the commands need is brought to memory first: a transaction does not wait in its middle.
-        if connection.progress.tries < TRIES_MAX && !self.bring_transaction(connection, &transaction) {
+        if connection.progress.tries < TRIES_MAX
+            && !self.bring_transaction(executor, connection, &transaction)
+        {
             if let Some(session) = &mut connection.session {
                 session.transaction = Some(transaction);
             }
             return Progressed::Waits;
         }
-        let state = self.resp.state.clone();
-        let _alone = self.be_alone(&state.gate, connection);
-        let is_unchanged = self.is_unchanged(connection);
+        let state = self.shared.clone();
+        let _alone = self.be_alone(executor, &state.gate, connection);
+        let is_unchanged = self.is_unchanged(executor, connection);
         let Some(session) = &mut connection.session else { return Progressed::Request };
         session.forget_watched();
         let version = session.version;
@@ -149,7 +143,7 @@ impl Dispatcher {
             session.transaction = Some(Box::default());
             connection.progress.in_one_piece = true;
             for queued in &transaction.commands {
-                self.execute_queued(connection, transaction.args(queued));
+                self.execute_queued(executor, connection, transaction.args(queued));
             }
             connection.progress.in_one_piece = false;
         } else {
@@ -163,37 +157,37 @@ impl Dispatcher {
     }
 
     /// Executes one command of a transaction, which was checked when it was queued.
-    fn execute_queued(&mut self, connection: &mut Connection, args: Args<'_>) {
+    fn execute_queued(&mut self, executor: &mut Executor, connection: &mut Connection, args: Args<'_>) {
         let Some(command) = command_of(args) else { return };
         // What changes nothing is not executed any more when the replies are too many; what does gives a short reply.
         let is_full = connection.output.len() > self.request_bytes_max();
         if is_full && !command.has(flags::WRITE) {
-            resp::say_error(&mut connection.output, &errors::REPLIES_TOO_LARGE);
+            say_error(&mut connection.output, &errors::REPLIES_TOO_LARGE);
             return;
         }
         let key = command.keys.of(args).next().unwrap_or_default();
-        let hash = self.executor.hash(key);
+        let hash = executor.hash(key);
         let mut hints = Hints { epoch: 0, are_outdated: true };
         let (before, started, keys_done) = (connection.output.len(), Instant::now(), connection.keys_done);
         connection.keys_done = 0;
-        let progressed = self.run(connection, command, args, hash, &mut hints);
+        let progressed = self.run(executor, connection, command, args, hash, &mut hints);
         connection.keys_done = keys_done;
         if progressed == Progressed::Waits {
             // Others have pushed the item out of memory meanwhile. For the transaction it is gone.
             connection.progress.waits = false;
             connection.output.truncate(before);
-            resp::say_error(&mut connection.output, &errors::NO_MEMORY);
+            say_error(&mut connection.output, &errors::NO_MEMORY);
         }
         if is_full && connection.output.len() - before > SHORT_REPLY_BYTES {
             connection.output.truncate(before);
-            resp::say_error(&mut connection.output, &errors::REPLIES_TOO_LARGE);
+            say_error(&mut connection.output, &errors::REPLIES_TOO_LARGE);
         }
-        self.settle_call(connection, command, args, before, Some(started));
+        self.settle_call(executor, connection, command, args, before, Some(started));
     }
 
     /// Whether every watched key has the item that it had when the watch began.
-    fn is_unchanged(&mut self, connection: &Connection) -> bool {
-        let Dispatcher { executor, resp: RespWorker { rooms: [room, _], .. }, .. } = self;
+    fn is_unchanged(&mut self, executor: &mut Executor, connection: &Connection) -> bool {
+        let Resp { rooms: [room, _], .. } = self;
         let Some(session) = &connection.session else { return true };
         session.watched.iter().all(|(key, Watched { hash, version })| {
             let item = room.item_key(key, |_| *hash);
@@ -202,16 +196,21 @@ impl Dispatcher {
     }
 
     /// Brings all items of a transaction to memory. Returns `false` if one has to be waited for.
-    fn bring_transaction(&mut self, connection: &mut Connection, transaction: &Transaction) -> bool {
-        if !self.executor.has_flash() {
+    fn bring_transaction(
+        &mut self,
+        executor: &mut Executor,
+        connection: &mut Connection,
+        transaction: &Transaction,
+    ) -> bool {
+        if !executor.has_flash() {
             return true;
         }
         let session = connection.session.as_ref();
         let watched: Vec<Vec<u8>> =
             session.map_or(Vec::new(), |session| session.watched.keys().cloned().collect());
-        let are_watched_here = self.bring_keys(connection, watched.iter().map(|key| &key[..]));
+        let are_watched_here = self.bring_keys(executor, connection, watched.iter().map(|key| &key[..]));
         connection.progress.busy.is_none()
-            && self.bring_keys(connection, transaction.keys())
+            && self.bring_keys(executor, connection, transaction.keys())
             && are_watched_here
     }
 
@@ -220,18 +219,6 @@ impl Dispatcher {
         if let Some(session) = &mut connection.session {
             session.reset();
         }
-        connection.set_rights(self.state.rights_without_login());
-    }
-
-    /// The version of the protocol that a connection speaks.
-    pub(super) fn version_of_session(connection: &Connection) -> Version {
-        connection.session.as_ref().map_or(Version::Resp2, |session| session.version)
-    }
-
-    /// The words behind the name of a command, and behind that of a subcommand.
-    pub(super) fn words_behind<'a>(command: &Command, args: Args<'a>) -> Args<'a> {
-        let is_sub =
-            lookup(args.clone().next().unwrap_or_default()).is_some_and(|above| above.id != command.id);
-        after(args, if is_sub { 2 } else { 1 })
+        connection.set_rights(self.server.rights_without_login());
     }
 }

@@ -1,54 +1,64 @@
 //! Commands on the connection itself: logins, the version of the protocol, `CLIENT`.
 
-use super::resp::after;
-use super::{Dispatcher, Progressed};
-use crate::dispatch::connection::Connection;
-use crate::dispatch::execute::Admission;
-use crate::dispatch::resp::client_list::{Filter, is_name, line};
-use crate::dispatch::resp::errors::{self, Error};
-use crate::dispatch::resp::{self, info};
-use crate::dispatch::resp::session::{Replies, Session};
+use super::client_list::{Filter, is_name, line};
+use super::compose::{say, say_error};
+use super::errors::{self, Error};
+use super::request::after;
+use super::session::{Connection, Replies, Session};
+use super::worker::Resp;
+use super::{help, info};
+use crate::dispatch::execute::{Admission, Executor};
+use crate::dispatch::window::Progressed;
 use larder_protocol::resp::{Args, Command, Id, Version, compose as words, decimal};
-use std::time::Instant;
 
 /// The user of an `AUTH` without a name, and of a connection that did not have to log in.
 const DEFAULT_USER: &[u8] = b"default";
 /// The longest name of a connection or of a library, in bytes. Such names are not in the account of any memory.
 const NAME_BYTES_MAX: usize = 1024;
 
-impl Dispatcher {
+impl Resp {
     /// `AUTH`.
-    pub(super) fn authenticate(&mut self, connection: &mut Connection, args: Args<'_>) -> Progressed {
+    pub(super) fn authenticate(
+        &mut self,
+        executor: &mut Executor,
+        connection: &mut Connection,
+        args: Args<'_>,
+    ) -> Progressed {
         let mut rest = after(args, 1);
         let user = match (rest.next(), rest.next(), rest.next()) {
-            (Some(_), None, _) if !self.state.has_users() => {
-                resp::say_error(&mut connection.output, &errors::NO_PASSWORD_SET);
+            (Some(_), None, _) if !self.server.has_users() => {
+                say_error(&mut connection.output, &errors::NO_PASSWORD_SET);
                 return Progressed::Request;
             }
             (Some(password), None, _) => (DEFAULT_USER, password),
             (Some(name), Some(password), None) => (name, password),
             _ => {
-                resp::say_error(&mut connection.output, &errors::SYNTAX);
+                say_error(&mut connection.output, &errors::SYNTAX);
                 return Progressed::Request;
             }
         };
-        match self.admit(connection, user) {
+        match self.admit(executor, connection, user) {
             Admission::Later => return Progressed::Waits,
-            Admission::Refused => resp::say_error(&mut connection.output, &errors::WRONG_PASSWORD),
-            Admission::Admitted(_) => resp::say(&mut connection.output, "OK"),
+            Admission::Refused => say_error(&mut connection.output, &errors::WRONG_PASSWORD),
+            Admission::Admitted(_) => say(&mut connection.output, "OK"),
         }
         Progressed::Request
     }
 
     /// Logs a user in. One that is refused is what it was before.
-    fn admit(&mut self, connection: &mut Connection, (name, password): (&[u8], &[u8])) -> Admission {
+    fn admit(
+        &mut self,
+        executor: &mut Executor,
+        connection: &mut Connection,
+        (name, password): (&[u8], &[u8]),
+    ) -> Admission {
         // Without a file of users there is one user, whose password is any.
-        let user = (self.state.has_users() || name == DEFAULT_USER).then_some((name, password));
+        let user = (self.server.has_users() || name == DEFAULT_USER).then_some((name, password));
         let in_transaction = connection.session.as_ref().is_some_and(|session| session.transaction.is_some());
         let admission = match user {
-            Some(user) if in_transaction => self.executor.log_in_at_once(&mut connection.progress, user),
+            Some(user) if in_transaction => executor.log_in_at_once(&mut connection.progress, user),
             None if in_transaction => Admission::Refused,
-            user => self.executor.log_in(&mut connection.progress, user),
+            user => executor.log_in(&mut connection.progress, user),
         };
         if let Admission::Admitted(rights) = &admission {
             connection.set_rights(Some(rights.clone()));
@@ -60,26 +70,31 @@ impl Dispatcher {
     }
 
     /// `HELLO`.
-    pub(super) fn greet(&mut self, connection: &mut Connection, args: Args<'_>) -> Progressed {
+    pub(super) fn greet(
+        &mut self,
+        executor: &mut Executor,
+        connection: &mut Connection,
+        args: Args<'_>,
+    ) -> Progressed {
         let Hello { version, user, name } = match Hello::read(after(args, 1)) {
             Ok(hello) => hello,
             Err(error) => {
-                resp::say_error(&mut connection.output, &error);
+                say_error(&mut connection.output, &error);
                 return Progressed::Request;
             }
         };
         if let Some(user) = user {
-            match self.admit(connection, user) {
+            match self.admit(executor, connection, user) {
                 Admission::Later => return Progressed::Waits,
                 Admission::Refused => {
-                    resp::say_error(&mut connection.output, &errors::WRONG_PASSWORD);
+                    say_error(&mut connection.output, &errors::WRONG_PASSWORD);
                     return Progressed::Request;
                 }
                 Admission::Admitted(_) => {}
             }
         }
         if connection.access().is_none() {
-            resp::say_error(&mut connection.output, &errors::HELLO_NO_AUTH);
+            say_error(&mut connection.output, &errors::HELLO_NO_AUTH);
             return Progressed::Request;
         }
         let Connection { session: Some(session), output, .. } = connection else {
@@ -91,7 +106,7 @@ impl Dispatcher {
         session.version = version.unwrap_or(session.version);
         session.settle();
         let (version, out) = (session.version, output.buffer());
-        let mode = if self.resp.fleet.is_some() { "cluster" } else { "standalone" };
+        let mode = if self.fleet.is_some() { "cluster" } else { "standalone" };
         words::map_head(out, version, 7);
         let pair = |out: &mut Vec<u8>, name: &str, text: &str| {
             words::bulk(out, name.as_bytes());
@@ -175,7 +190,7 @@ fn check_pause(mut args: Args<'_>) -> Result<(), Error> {
     }
 }
 
-impl Dispatcher {
+impl Resp {
     /// `CLIENT` and its subcommands. `args` = what follows them.
     pub(super) fn run_on_client(
         &mut self,
@@ -216,7 +231,7 @@ impl Dispatcher {
                 Ok(())
             }
             Id::ClientList => Filter::read(args, false, |name| self.has_user(name)).map(|filter| {
-                let chosen = filter.choose(self.resp.state.clients.list(), session.client.id);
+                let chosen = filter.choose(self.shared.clients.list(), session.client.id);
                 let lines = chosen.iter().flat_map(|client| [line(&client.report()), b"\n".to_vec()]);
                 let text: Vec<u8> = lines.flatten().collect();
                 words::verbatim(out, session.version, &text);
@@ -257,12 +272,12 @@ impl Dispatcher {
             }
             Id::ClientUnblock => unblock(args).map(|()| words::integer(out, 0)),
             _ => {
-                resp::help::compose(out, command);
+                help::compose(out, command);
                 Ok(())
             }
         };
         if let Err(error) = done {
-            resp::say_error(output, &error);
+            say_error(output, &error);
         }
         if kills_own {
             output.close();
@@ -277,7 +292,7 @@ impl Dispatcher {
             false => Filter::read(args, true, |name| self.has_user(name))?,
         };
         let (mut killed, mut kills_own) = (0, false);
-        for client in filter.choose(self.resp.state.clients.list(), own.client.id) {
+        for client in filter.choose(self.shared.clients.list(), own.client.id) {
             let is_own = client.id == own.client.id;
             client.kill(is_own);
             kills_own |= is_own;
@@ -294,13 +309,7 @@ impl Dispatcher {
 
     /// Whether there is a user of this name.
     fn has_user(&self, name: &[u8]) -> bool {
-        if self.state.has_users() { self.state.has_user(name) } else { name == DEFAULT_USER }
-    }
-
-    /// What others see of a connection is brought up to date. `last` = the command that is executed.
-    pub(super) fn note_client(&self, session: &mut Session, last: Id) {
-        session.last_command = Some(last);
-        session.client.note(Instant::now(), last, u64::from(std::mem::take(&mut session.commands)));
+        if self.server.has_users() { self.server.has_user(name) } else { name == DEFAULT_USER }
     }
 }
 

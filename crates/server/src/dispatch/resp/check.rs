@@ -1,0 +1,108 @@
+//! Whether a request may be executed: the checks of Redis, in its order.
+
+use super::errors::{self, Error};
+use super::request::Call;
+use super::session::{Connection, Session};
+use super::worker::Resp;
+use crate::dispatch::fleet::Route;
+use crate::dispatch::users::Access;
+use larder_protocol::resp::limits::KEY_BYTES_MAX;
+use larder_protocol::resp::{Args, Command, Id, Keys, flags, slot_of};
+
+impl Resp {
+    /// Whether a request of `count` arguments may be executed. The error is `None` if the connection is to be closed
+    /// without a word.
+    pub(super) fn checked(
+        &self,
+        connection: &Connection,
+        call: &Call<'_>,
+        count: usize,
+    ) -> Result<&'static Command, Option<Error>> {
+        let mut args = call.args;
+        let name = args.next().unwrap_or_default();
+        if connection.access().is_none() && !call.command.is_some_and(|command| command.has(flags::NO_AUTH)) {
+            return Err(Some(errors::NO_AUTH));
+        }
+        let Some(mut command) = call.command else {
+            let is_http = name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:");
+            return Err((!is_http).then(|| errors::unknown_command(call.args)));
+        };
+        if !command.subcommands.is_empty()
+            && let Some(word) = args.next()
+        {
+            command = command.subcommand(word).ok_or_else(|| errors::unknown_subcommand(command, word))?;
+        }
+        if !command.takes(count) {
+            return Err(Some(errors::wrong_arity(command)));
+        }
+        let session = connection.session.as_ref();
+        let in_transaction = session.is_some_and(|session| session.transaction.is_some());
+        if in_transaction && command.has(flags::NO_MULTI) {
+            return Err(Some(errors::not_in_transaction(command)));
+        }
+        let may_do_all = matches!(connection.access(), None | Some(Access::Full));
+        if !may_do_all && (command.has(flags::WRITE) || command.has(flags::ADMIN) && !shows_only(command.id))
+        {
+            return Err(Some(errors::not_permitted(command)));
+        }
+        if connection.own_keys().is_some() && is_about_others(command) {
+            return Err(Some(errors::about_others(command)));
+        }
+        if command.keys.step != 0 {
+            let has_one = command.keys == Keys::ONE;
+            let is_too_long = |key: &[u8]| key.len() > KEY_BYTES_MAX;
+            if has_one && call.key.is_some_and(is_too_long)
+                || !has_one && command.keys.of(call.args).any(is_too_long)
+            {
+                return Err(Some(errors::KEY_TOO_LONG));
+            }
+        }
+        self.route(session.map(|session| &**session), command, call.args)?;
+        Ok(command)
+    }
+
+    /// Whether the keys of a request are served here. The keys of an `EXEC` are those of what was queued.
+    fn route(
+        &self,
+        session: Option<&Session>,
+        command: &'static Command,
+        args: Args<'_>,
+    ) -> Result<(), Option<Error>> {
+        let Some(fleet) = &self.fleet else { return Ok(()) };
+        let route = match (command.id, session.and_then(|session| session.transaction.as_ref())) {
+            (Id::Exec, Some(transaction)) => fleet.route_slots(transaction.keys().map(slot_of)),
+            _ => fleet.route_slots(command.keys.of(args).map(slot_of)),
+        };
+        Err(Some(match route {
+            Route::Here => return Ok(()),
+            Route::Moved { slot, node } => errors::made(fleet.moved(slot, node)),
+            Route::CrossSlot => errors::CROSS_SLOT,
+            Route::Nobody => errors::SLOT_NOT_SERVED,
+        }))
+    }
+}
+
+/// Whether a command for administrators only shows something.
+fn shows_only(id: Id) -> bool {
+    matches!(
+        id,
+        Id::ClientList
+            | Id::ConfigGet
+            | Id::LatencyDoctor
+            | Id::LatencyHistogram
+            | Id::LatencyHistory
+            | Id::LatencyLatest
+            | Id::SlowlogGet
+            | Id::SlowlogLen
+            | Id::Role
+            | Id::Lastsave
+            | Id::ClusterReplicas
+    )
+}
+
+/// Whether a command changes the server, or shows keys of others.
+fn is_about_others(command: &Command) -> bool {
+    // `CLIENT NO-EVICT` changes nothing at all.
+    let is_harmless = shows_only(command.id) || command.id == Id::ClientNoEvict;
+    command.id == Id::SlowlogGet || command.has(flags::ADMIN) && !is_harmless
+}

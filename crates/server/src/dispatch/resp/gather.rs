@@ -1,0 +1,155 @@
+//! Requests of RESP are read ahead.
+//!
+//! `GET` and the keys of `MGET` take the way of memcached's retrievals, key by key. Every other request is a [`Call`].
+
+use super::request::{Call, KeyRead, Work, after};
+use super::session::{Connection, Session};
+use super::worker::Resp;
+use crate::dispatch::cursor::Cursor;
+use crate::dispatch::execute::Executor;
+use crate::dispatch::interpreter::Interpreter;
+use crate::dispatch::window::{Place, Window, push, push_hashed};
+use crate::io::Ready;
+use larder_cache::KEY_BYTES_MAX;
+use larder_protocol::resp::{Args, Id, Resume, Step, flags, parse};
+use std::ops::ControlFlow;
+
+impl Resp {
+    /// Fills the window with the requests of one connection. As [`Resp::gather_text`].
+    #[inline]
+    pub(super) fn gather_requests<'a, W: From<Work<'a>>>(
+        &mut self,
+        executor: &mut Executor,
+        ready: &mut Ready<'a, Connection>,
+        cursor: &mut Cursor<'a>,
+        window: &mut Window<'a, W>,
+    ) -> bool {
+        if ready.connection.session.is_none() {
+            self.begin_session(ready.connection);
+        }
+        let input: &'a [u8] = ready.input;
+        loop {
+            if let Some((mut args, end)) = cursor.args.take() {
+                while args.len() > 0 {
+                    if window.is_full() {
+                        cursor.args = Some((args, end));
+                        return true;
+                    }
+                    let Some(key) = args.next() else { break };
+                    let read = KeyRead { of_several: true, is_last: args.len() == 0 };
+                    let place = Place { end, ..cursor.place() };
+                    push(window, executor, place, key, Work::Key(read));
+                }
+                cursor.at = end;
+            }
+            if window.len() >= cursor.window_stop {
+                return cursor.stop(executor, ready, window);
+            }
+            if let ControlFlow::Break(has_to_execute) = self.come_to_request(executor, ready, cursor) {
+                return has_to_execute;
+            }
+            let nothing_ahead = cursor.at == ready.consumed;
+            let connection = &mut *ready.connection;
+            let options = self.options(connection);
+            let Some(session) = &mut connection.session else { return false };
+            if session.client.is_killed() {
+                connection.output.close();
+                return false;
+            }
+            let mut unknown = Resume::default();
+            let resume = if nothing_ahead { &mut session.resume } else { &mut unknown };
+            let rest = &input[cursor.at..];
+            let (call, consumed) = match parse(rest, &options, resume) {
+                Step::NeedMore { at_least } => {
+                    connection.input_wanted = at_least;
+                    return false;
+                }
+                Step::Get { key, consumed } => {
+                    let is_fast = session.is_plain && connection.access().is_some() && self.is_fast(key);
+                    if is_fast {
+                        cursor.at += consumed;
+                        let read = KeyRead { of_several: false, is_last: true };
+                        push(window, executor, cursor.place(), key, Work::Key(read));
+                        continue;
+                    }
+                    // The two arguments begin behind the line that counts them.
+                    (Call::of(Args::new(&rest[b"*2\r\n".len()..consumed], 2)), consumed)
+                }
+                Step::Request { args, consumed } => (Call::of(args), consumed),
+                Step::Inline { line, consumed } => {
+                    cursor.at += consumed;
+                    push(window, executor, cursor.place(), &[], Work::Line(line));
+                    return true;
+                }
+                Step::Nothing { consumed } => {
+                    // It belongs to what comes before it, if that is not executed yet.
+                    cursor.at += consumed;
+                    match nothing_ahead {
+                        true => {
+                            ready.consumed = cursor.at;
+                            connection.completed();
+                        }
+                        false => push(window, executor, cursor.place(), &[], Work::Nothing),
+                    }
+                    continue;
+                }
+                Step::Upload(upload) => {
+                    cursor.at += upload.consumed;
+                    push(window, executor, cursor.place(), &[], Work::Argument(upload));
+                    return true;
+                }
+                Step::Fault(fault) => {
+                    cursor.at = input.len();
+                    push(window, executor, cursor.place(), &[], Work::Fault(fault));
+                    return true;
+                }
+            };
+            let at = cursor.at + consumed;
+            let session = connection.session.as_deref();
+            if call.command.is_some_and(|command| command.id == Id::Mget)
+                && self.is_fast_mget(connection, session, call.args)
+            {
+                let mut keys = after(call.args, 1);
+                let count = keys.len();
+                // The head of the array counts as the first key.
+                let done = if nothing_ahead { connection.keys_done } else { 0 };
+                if let Some(session) = &mut connection.session {
+                    session.place = None;
+                }
+                if done == 0 {
+                    push(window, executor, Place { end: at, ..cursor.place() }, &[], Work::ArrayHead(count));
+                }
+                keys.by_ref().take(done.saturating_sub(1)).for_each(drop);
+                cursor.args = Some((keys, at));
+                continue;
+            }
+            cursor.at = at;
+            let key = call.plain_key();
+            match connection.own_keys() {
+                None => push(window, executor, cursor.place(), key, Work::Call(call)),
+                Some(own) => {
+                    // The request has the key that the user sent, and the item another.
+                    let mut room = [0; KEY_BYTES_MAX];
+                    let item_key = own.item_key(key, &mut room).filter(|_| !key.is_empty());
+                    let (key, hash) =
+                        item_key.map_or((&[][..], executor.hash(&[])), |own| (key, executor.hash(own)));
+                    push_hashed(window, executor, cursor.place(), (key, hash), Work::Call(call));
+                }
+            }
+            // What follows may depend on it.
+            if call.command.is_none_or(|command| command.has(flags::SESSION)) {
+                return true;
+            }
+        }
+    }
+
+    /// Whether the keys of an `MGET` may be looked up one by one.
+    fn is_fast_mget(&self, connection: &Connection, session: Option<&Session>, mut args: Args<'_>) -> bool {
+        args.next();
+        args.len() > 0
+            && session.is_some_and(|session| session.is_plain)
+            && connection.access().is_some()
+            && self.fleet.as_ref().is_none_or(|fleet| fleet.has_one_slot(args))
+            && args.all(|key| self.is_fast(key))
+    }
+}

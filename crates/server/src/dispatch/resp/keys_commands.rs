@@ -1,0 +1,306 @@
+//! Commands that walk over the keys of all items, or end all items.
+
+use super::compose::say_error;
+use super::errors::{self, Error};
+use super::glob::Pattern;
+use super::session::{Connection, version_of};
+use super::worker::Resp;
+use crate::dispatch::execute::Executor;
+use crate::dispatch::operation::Operation;
+use crate::dispatch::outcome::{Outcome, Refusal};
+use crate::dispatch::own_keys::shown_to;
+use crate::dispatch::progress::Busy;
+use crate::io::Charge;
+use larder_protocol::resp::{Args, Id, SLOTS, compose as words, decimal, slot_of};
+use std::borrow::Cow;
+
+/// How many keys a `SCAN` asks for that does not say.
+const SCAN_COUNT: i64 = 10;
+/// This many keys, and the rest of a bucket, are collected for one reply before other connections have their turn.
+const KEYS_AT_ONCE: usize = 256;
+/// The types that Redis has.
+const TYPES: [&[u8]; 6] = [b"string", b"list", b"set", b"zset", b"hash", b"stream"];
+
+/// Keys that are collected from all buckets of the index for one reply.
+pub(in crate::dispatch) struct Collecting {
+    /// The bucket to go on from.
+    pub(super) bucket: u64,
+    pub(super) wanted: WantedKeys,
+    /// The keys as they will be sent.
+    pub(super) composed: Vec<u8>,
+    pub(super) count: usize,
+    pub(super) charge: Charge,
+    /// Why no more are collected: the error to reply.
+    pub(super) error: Option<Cow<'static, [u8]>>,
+}
+
+/// Which keys are collected.
+pub(super) enum WantedKeys {
+    /// Those that match a pattern.
+    Matching(Pattern),
+    /// Those of a slot, so many at most.
+    OfSlot { slot: u16, most: usize },
+    /// Those of a slot are counted only.
+    CountedOfSlot(u16),
+}
+
+impl Resp {
+    /// Executes a command on all keys; `None` = it is none. `args` = what follows the command and its subcommand.
+    pub(super) fn answer_about_keys(
+        &mut self,
+        executor: &mut Executor,
+        connection: &mut Connection,
+        id: Id,
+        args: Args<'_>,
+    ) -> Option<Result<(), Error>> {
+        Some(match id {
+            Id::Keys | Id::ClusterCountkeysinslot | Id::ClusterGetkeysinslot => {
+                self.collect_keys(executor, connection, id, args)
+            }
+            Id::Scan => self.scan(executor, connection, args),
+            Id::Flushdb | Id::Flushall => flush_option(args)
+                .and_then(|()| self.flush(executor, connection, Operation::Flush { due_s: None })),
+            Id::Flushprefix => {
+                let own_prefix = connection.own_keys().map_or(&[][..], |own| own.prefix());
+                let prefix = [own_prefix, args.clone().next().unwrap_or_default()].concat();
+                self.flush(executor, connection, Operation::FlushPrefix { prefix: &prefix })
+            }
+            Id::Dbsize => {
+                let count = match connection.own_keys() {
+                    None => executor.count_items(),
+                    Some(own) => executor.count_items_of(own.prefix()),
+                };
+                words::integer(connection.output.buffer(), count as i64);
+                Ok(())
+            }
+            Id::Randomkey => {
+                self.show_random_key(executor, connection);
+                Ok(())
+            }
+            _ => return None,
+        })
+    }
+
+    /// `RANDOMKEY`.
+    fn show_random_key(&mut self, executor: &Executor, connection: &mut Connection) {
+        let version = version_of(connection);
+        let random = self.random();
+        let own_keys = connection.own_keys().cloned();
+        let (fleet, own_keys) = (self.fleet.as_deref(), own_keys.as_deref());
+        let shown = |key: &[u8], cas| {
+            shown_to(own_keys, key).is_some() && fleet.is_none_or(|fleet| fleet.shows(key, cas))
+        };
+        let key = executor.random_key(random, shown);
+        let out = connection.output.buffer();
+        match key.as_deref().and_then(|key| shown_to(own_keys, key)) {
+            Some(key) => words::bulk(out, key),
+            None => words::null(out, version),
+        }
+    }
+
+    /// `FLUSHDB`, `FLUSHALL` and `FLUSHPREFIX`, which take the same time whatever there is to flush.
+    fn flush(
+        &mut self,
+        executor: &mut Executor,
+        connection: &mut Connection,
+        operation: Operation<'_>,
+    ) -> Result<(), Error> {
+        let own_keys = connection.own_keys().cloned();
+        let operation = match &own_keys {
+            None => operation,
+            Some(own) => operation.within(own.prefix()).ok_or(errors::SYNTAX)?,
+        };
+        let Connection { output, progress, .. } = connection;
+        let mut error = None;
+        executor.execute(progress, &operation, |outcome| {
+            error = match outcome {
+                Outcome::Refused(Refusal::BadPrefix) => Some(errors::BAD_PREFIX),
+                Outcome::Refused(Refusal::TooManyPrefixes) => Some(errors::TOO_MANY_PREFIXES),
+                Outcome::Refused(_) => Some(errors::FLUSH_DISABLED),
+                _ => None,
+            };
+            b""
+        });
+        if let Some(error) = error {
+            return Err(error);
+        }
+        words::simple(output.buffer(), "OK");
+        Ok(())
+    }
+
+    /// `SCAN`. The cursor is a bucket of the index. An item that is there throughout is found, also if its bucket is
+    /// split meanwhile.
+    fn scan(
+        &mut self,
+        executor: &mut Executor,
+        connection: &mut Connection,
+        mut args: Args<'_>,
+    ) -> Result<(), Error> {
+        let cursor = cursor(args.next().unwrap_or_default()).ok_or(errors::INVALID_CURSOR)?;
+        if !self.server.in_effect().dump_enabled {
+            return Err(errors::KEYS_DISABLED);
+        }
+        let (mut pattern, mut count, mut is_empty_type) = (None, SCAN_COUNT, false);
+        while let Some(option) = args.next() {
+            let value = args.next();
+            match (&option.to_ascii_lowercase()[..], value) {
+                (b"match", Some(value)) => {
+                    pattern = Some(Pattern::read(value).ok_or(errors::PATTERN_TOO_LONG)?)
+                }
+                (b"count", Some(value)) => {
+                    count = decimal(value).ok_or(errors::NOT_INTEGER)?;
+                    if count < 1 {
+                        return Err(errors::SYNTAX);
+                    }
+                }
+                (b"type", Some(value)) => {
+                    let found = TYPES.iter().find(|name| name.eq_ignore_ascii_case(value));
+                    let unknown = || errors::about("ERR unknown type name '", value, "'");
+                    is_empty_type = *found.ok_or_else(unknown)? != b"string";
+                }
+                (b"novalues", _) => return Err(errors::NO_VALUES),
+                (b"noscores", _) => return Err(errors::NO_SCORES),
+                _ => return Err(errors::SYNTAX),
+            }
+        }
+        let (mut found, mut keys) = (0, Vec::new());
+        let least = usize::try_from(count).unwrap_or(usize::MAX);
+        let fleet = self.fleet.as_deref();
+        let own_keys = connection.own_keys().map(|own| &**own);
+        let next = executor.find_keys(cursor, least, &mut |key, cas| {
+            let Some(key) = shown_to(own_keys, key) else { return };
+            let is_shown = !is_empty_type && fleet.is_none_or(|fleet| fleet.shows(key, cas));
+            if is_shown && pattern.as_ref().is_none_or(|pattern| pattern.matches(key)) {
+                words::bulk(&mut keys, key);
+                found += 1;
+            }
+        });
+        let out = connection.output.buffer();
+        words::array_head(out, 2);
+        words::bulk(out, next.unwrap_or(0).to_string().as_bytes());
+        words::array_head(out, found);
+        out.extend_from_slice(&keys);
+        Ok(())
+    }
+
+    /// Begins to collect keys for one reply. In a transaction, all are collected at once.
+    fn collect_keys(
+        &mut self,
+        executor: &mut Executor,
+        connection: &mut Connection,
+        id: Id,
+        mut args: Args<'_>,
+    ) -> Result<(), Error> {
+        let word = args.next().unwrap_or_default();
+        let wanted = match id {
+            Id::Keys => WantedKeys::Matching(Pattern::read(word).ok_or(errors::PATTERN_TOO_LONG)?),
+            _ if self.fleet.is_none() => return Err(errors::CLUSTER_DISABLED),
+            Id::ClusterCountkeysinslot => WantedKeys::CountedOfSlot(slot(word)?),
+            _ => {
+                let slot = slot(word)?;
+                let most = decimal(args.next().unwrap_or_default()).ok_or(errors::NOT_INTEGER)?;
+                let most = usize::try_from(most).map_err(|_| errors::KEY_COUNT)?;
+                WantedKeys::OfSlot { slot, most }
+            }
+        };
+        if !self.server.in_effect().dump_enabled {
+            return Err(errors::KEYS_DISABLED);
+        }
+        let mut charge = Charge::default();
+        if let WantedKeys::Matching(pattern) = &wanted
+            && let Some(buffers) = self.server.buffers()
+            && !charge.try_grow(buffers, pattern.bytes() as u64)
+        {
+            return Err(errors::NO_MEMORY);
+        }
+        let collecting =
+            Collecting { bucket: 0, wanted, composed: Vec::new(), count: 0, charge, error: None };
+        let Some(session) = &mut connection.session else { return Ok(()) };
+        session.collecting = Some(Box::new(collecting));
+        connection.progress.busy = Some(Busy::Answering);
+        let in_transaction = session.transaction.is_some();
+        while in_transaction && matches!(connection.progress.busy, Some(Busy::Answering)) {
+            self.continue_collecting(executor, connection);
+        }
+        Ok(())
+    }
+
+    /// Collects keys of the next buckets, and answers after the last one.
+    pub(super) fn continue_collecting(&mut self, executor: &mut Executor, connection: &mut Connection) {
+        let own_keys = connection.own_keys().cloned();
+        let Connection { output, progress, session: Some(session), .. } = connection else { return };
+        progress.busy = None;
+        let Some(mut collecting) = session.collecting.take() else { return };
+        let Collecting { bucket, wanted, composed, count, charge, error } = &mut *collecting;
+        let before = composed.capacity();
+        let fleet = self.fleet.as_deref();
+        let next = executor.find_keys(*bucket, KEYS_AT_ONCE, &mut |key, cas| {
+            let Some(key) = shown_to(own_keys.as_deref(), key) else { return };
+            if wanted.includes(key, *count) && fleet.is_none_or(|fleet| fleet.shows(key, cas)) {
+                *count += 1;
+                if !matches!(wanted, WantedKeys::CountedOfSlot(_)) {
+                    words::bulk(composed, key);
+                }
+            }
+        });
+        // The keys are copied once more when they are answered.
+        let grown = 2 * (composed.capacity() - before) as u64;
+        if let Some(buffers) = self.server.buffers()
+            && grown > 0
+            && !charge.try_grow(buffers, grown)
+        {
+            *error = Some(errors::TOO_MANY_KEYS);
+        }
+        match (error, next) {
+            (Some(error), _) => say_error(output, error),
+            (None, Some(next)) if !wanted.has_enough(*count) => {
+                *bucket = next;
+                session.collecting = Some(collecting);
+                progress.busy = Some(Busy::Answering);
+            }
+            (None, _) if matches!(wanted, WantedKeys::CountedOfSlot(_)) => {
+                words::integer(output.buffer(), *count as i64);
+            }
+            (None, _) => {
+                words::array_head(output.buffer(), *count);
+                output.buffer().extend_from_slice(composed);
+            }
+        }
+    }
+}
+
+impl WantedKeys {
+    /// Whether a key is one of these, if `count` were found before it.
+    fn includes(&self, key: &[u8], count: usize) -> bool {
+        match self {
+            WantedKeys::Matching(pattern) => pattern.matches(key),
+            WantedKeys::OfSlot { slot, most } => count < *most && slot_of(key) == *slot,
+            WantedKeys::CountedOfSlot(slot) => slot_of(key) == *slot,
+        }
+    }
+
+    fn has_enough(&self, count: usize) -> bool {
+        matches!(self, WantedKeys::OfSlot { most, .. } if count >= *most)
+    }
+}
+
+/// A number as C's `strtoull` reads it, but not a negative one.
+fn cursor(text: &[u8]) -> Option<u64> {
+    let text =
+        std::str::from_utf8(text).ok()?.trim_start_matches(|letter: char| letter.is_ascii_whitespace());
+    text.parse().ok()
+}
+
+/// `[ASYNC|SYNC]`, which makes no difference.
+pub(super) fn flush_option(mut words: Args<'_>) -> Result<(), Error> {
+    match (words.next().map(<[u8]>::to_ascii_lowercase).as_deref(), words.len()) {
+        (None | Some(b"async" | b"sync"), 0) => Ok(()),
+        _ => Err(errors::SYNTAX),
+    }
+}
+
+/// The number of a slot.
+fn slot(text: &[u8]) -> Result<u16, Error> {
+    let number = decimal(text).and_then(|number| u16::try_from(number).ok());
+    number.filter(|number| *number < SLOTS).ok_or(errors::INVALID_SLOT)
+}
