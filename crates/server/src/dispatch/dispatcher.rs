@@ -15,7 +15,6 @@
 
 mod sample;
 
-use super::connection;
 use super::cursor::Cursor;
 use super::execute::Executor;
 use super::interpreter::{Interpreter, hold_uncommitted};
@@ -24,7 +23,7 @@ use super::memcached::{self, Memcached};
 use super::output::{OUTPUT_SOFT_BYTES, OUTPUT_TIGHT_BYTES, Pool};
 use super::protocol::Protocol;
 use super::request_log::log_progress;
-use super::resp::{self, Resp, Session};
+use super::resp::{self, Connection, Resp};
 use super::state::ServerState;
 use super::window::{Hints, Progressed, WINDOW_OPS, WindowOp};
 use crate::io::{CloseReason, ConnectionId, Peer, Ready, Service, Transport};
@@ -37,7 +36,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-type Connection = connection::Connection<Session>;
 type Window<'a> = super::window::Window<'a, Work<'a>>;
 
 /// One worker's dispatcher.

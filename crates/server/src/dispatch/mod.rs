@@ -1,18 +1,19 @@
 //! Bytes in, requests, bytes out: the only place that knows both the protocols and the cache.
 //!
 //! ```text
-//!             dispatcher.rs      a worker's turn: reads requests ahead, executes them in order
+//!             dispatcher.rs             a worker's turn: the window, the cursor and the hints
 //!            /             \
-//!  memcached/ resp/      execute/
-//!   Request -> Operation   Operation -> Outcome     waits for flash, streams large values, counts
-//!   Outcome -> bytes       knows no protocol
+//!   memcached/             resp/        gather: bytes -> requests; execute: Request -> Operation, Outcome -> bytes
 //!            \             /
-//!      operation.rs  outcome.rs  output.rs  progress.rs
+//!    interpreter.rs   window.rs   cursor.rs   connection.rs
+//!                   |
+//!                execute/               Operation -> Outcome: waits for flash, streams large values, counts
+//!                   |
+//!   operation.rs  outcome.rs  output.rs  progress.rs
 //! ```
 //!
-//! A request goes through four steps: parse, execute, outcome, compose. `memcached` and `resp` read a request as an
-//! `Operation`, `execute` executes it, and the protocol's composer words the
-//! `Outcome` into the connection's `Output`.
+//! A request goes through four steps: parse, operation, outcome, reply. `memcached` and `resp` read a request as an
+//! `Operation`, `execute` executes it, and the protocol words the `Outcome` into the connection's `Output`.
 
 mod connection;
 mod cursor;
@@ -39,10 +40,7 @@ mod watch;
 mod window;
 
 pub use dispatcher::Dispatcher;
-pub use resp::Shared as RespShared;
+pub use resp::{Connection, Shared as RespShared};
 pub use state::{Drivers, ServerState, ShutdownHook};
 pub use users::{Access, Users};
 pub(crate) use watch::WatchCounts;
-
-/// One client's conversation, with what it keeps for RESP.
-pub type Connection = connection::Connection<resp::Session>;

@@ -5,7 +5,8 @@
 
 use super::compose::{compose_outcome, say_error};
 use super::errors;
-use super::item_requests::{Moment, item_operation};
+use super::item_requests::item_operation;
+use super::moment::Moment;
 use super::own_request::own_request;
 use super::request::{Call, after, class_of, words_of};
 use super::session::{Connection, OwnRequest, Replies};
@@ -82,7 +83,7 @@ impl Resp {
         }
         output.truncate(before);
         executor.stop_sending(progress);
-        session.collecting = None;
+        session.unfinished.collecting = None;
         if is_done {
             session.end_reply();
         }

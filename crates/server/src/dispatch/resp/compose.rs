@@ -1,7 +1,7 @@
 //! How outcomes of requests on items are worded in RESP.
 
 use super::errors::{self, Error};
-use super::item_requests::Moment;
+use super::moment::Moment;
 use crate::dispatch::outcome::{
     ComposeGet, EditOutcome, FoundItem, GetOutcome, ItemValue, Looked, LookedItem, Outcome, Refusal, Tail,
 };

@@ -3,7 +3,7 @@
 //! `GET` and the keys of `MGET` take the way of memcached's retrievals, key by key. Every other request is a [`Call`].
 
 use super::request::{Call, KeyRead, Work, after};
-use super::session::{Connection, Session};
+use super::session::Connection;
 use super::worker::Resp;
 use crate::dispatch::cursor::Cursor;
 use crate::dispatch::execute::Executor;
@@ -29,18 +29,8 @@ impl Resp {
         }
         let input: &'a [u8] = ready.input;
         loop {
-            if let Some((mut args, end)) = cursor.args.take() {
-                while args.len() > 0 {
-                    if window.is_full() {
-                        cursor.args = Some((args, end));
-                        return true;
-                    }
-                    let Some(key) = args.next() else { break };
-                    let read = KeyRead { of_several: true, is_last: args.len() == 0 };
-                    let place = Place { end, ..cursor.place() };
-                    push(window, executor, place, key, Work::Key(read));
-                }
-                cursor.at = end;
+            if gather_keys(executor, cursor, window) {
+                return true;
             }
             if window.len() >= cursor.window_stop {
                 return cursor.stop(executor, ready, window);
@@ -76,56 +66,19 @@ impl Resp {
                     (Call::of(Args::new(&rest[b"*2\r\n".len()..consumed], 2)), consumed)
                 }
                 Step::Request { args, consumed } => (Call::of(args), consumed),
-                Step::Inline { line, consumed } => {
-                    cursor.at += consumed;
-                    push(window, executor, cursor.place(), &[], Work::Line(line));
-                    return true;
-                }
-                Step::Nothing { consumed } => {
-                    // It belongs to what comes before it, if that is not executed yet.
-                    cursor.at += consumed;
-                    match nothing_ahead {
-                        true => {
-                            ready.consumed = cursor.at;
-                            connection.completed();
-                        }
-                        false => push(window, executor, cursor.place(), &[], Work::Nothing),
-                    }
-                    continue;
-                }
-                Step::Upload(upload) => {
-                    cursor.at += upload.consumed;
-                    push(window, executor, cursor.place(), &[], Work::Argument(upload));
-                    return true;
-                }
-                Step::Fault(fault) => {
-                    cursor.at = input.len();
-                    push(window, executor, cursor.place(), &[], Work::Fault(fault));
-                    return true;
-                }
+                unusual => match push_unusual(executor, ready, cursor, window, unusual) {
+                    true => return true,
+                    false => continue,
+                },
             };
-            let at = cursor.at + consumed;
-            let session = connection.session.as_deref();
-            if call.command.is_some_and(|command| command.id == Id::Mget)
-                && self.is_fast_mget(connection, session, call.args)
-            {
-                let mut keys = after(call.args, 1);
-                let count = keys.len();
-                // The head of the array counts as the first key.
-                let done = if nothing_ahead { connection.keys_done } else { 0 };
-                if let Some(session) = &mut connection.session {
-                    session.place = None;
-                }
-                if done == 0 {
-                    push(window, executor, Place { end: at, ..cursor.place() }, &[], Work::ArrayHead(count));
-                }
-                keys.by_ref().take(done.saturating_sub(1)).for_each(drop);
-                cursor.args = Some((keys, at));
+            let is_mget = call.command.is_some_and(|command| command.id == Id::Mget);
+            if is_mget && self.is_fast_mget(ready.connection, call.args) {
+                begin_mget(executor, ready, cursor, window, call.args, consumed);
                 continue;
             }
-            cursor.at = at;
+            cursor.at += consumed;
             let key = call.plain_key();
-            match connection.own_keys() {
+            match ready.connection.own_keys() {
                 None => push(window, executor, cursor.place(), key, Work::Call(call)),
                 Some(own) => {
                     // The request has the key that the user sent, and the item another.
@@ -144,12 +97,89 @@ impl Resp {
     }
 
     /// Whether the keys of an `MGET` may be looked up one by one.
-    fn is_fast_mget(&self, connection: &Connection, session: Option<&Session>, mut args: Args<'_>) -> bool {
+    fn is_fast_mget(&self, connection: &Connection, mut args: Args<'_>) -> bool {
         args.next();
         args.len() > 0
-            && session.is_some_and(|session| session.is_plain)
+            && connection.session.as_ref().is_some_and(|session| session.is_plain)
             && connection.access().is_some()
             && self.fleet.as_ref().is_none_or(|fleet| fleet.has_one_slot(args))
             && args.all(|key| self.is_fast(key))
     }
+}
+
+/// Puts the keys that are left of an `MGET` into the window. Returns whether the window is full before its end.
+#[inline]
+fn gather_keys<'a, W: From<Work<'a>>>(
+    executor: &Executor,
+    cursor: &mut Cursor<'a>,
+    window: &mut Window<'a, W>,
+) -> bool {
+    let Some((mut args, end)) = cursor.args.take() else { return false };
+    while args.len() > 0 {
+        if window.is_full() {
+            cursor.args = Some((args, end));
+            return true;
+        }
+        let Some(key) = args.next() else { break };
+        let read = KeyRead { of_several: true, is_last: args.len() == 0 };
+        push(window, executor, Place { end, ..cursor.place() }, key, Work::Key(read));
+    }
+    cursor.at = end;
+    false
+}
+
+/// An `MGET` whose keys follow one by one.
+fn begin_mget<'a, W: From<Work<'a>>>(
+    executor: &Executor,
+    ready: &mut Ready<'a, Connection>,
+    cursor: &mut Cursor<'a>,
+    window: &mut Window<'a, W>,
+    args: Args<'a>,
+    consumed: usize,
+) {
+    let end = cursor.at + consumed;
+    let mut keys = after(args, 1);
+    // The head of the array counts as the first key.
+    let done = if cursor.at == ready.consumed { ready.connection.keys_done } else { 0 };
+    if let Some(session) = &mut ready.connection.session {
+        session.several.place = None;
+    }
+    if done == 0 {
+        push(window, executor, Place { end, ..cursor.place() }, &[], Work::ArrayHead(keys.len()));
+    }
+    keys.by_ref().take(done.saturating_sub(1)).for_each(drop);
+    cursor.args = Some((keys, end));
+}
+
+/// What is no array of arguments that are all here. Returns whether the window has to be executed before more is read.
+#[cold]
+fn push_unusual<'a, W: From<Work<'a>>>(
+    executor: &Executor,
+    ready: &mut Ready<'a, Connection>,
+    cursor: &mut Cursor<'a>,
+    window: &mut Window<'a, W>,
+    step: Step<'a>,
+) -> bool {
+    let nothing_ahead = cursor.at == ready.consumed;
+    let (work, consumed) = match step {
+        Step::Inline { line, consumed } => (Work::Line(line), consumed),
+        Step::Nothing { consumed } => {
+            // It belongs to what comes before it, if that is not executed yet.
+            cursor.at += consumed;
+            match nothing_ahead {
+                true => {
+                    ready.consumed = cursor.at;
+                    ready.connection.completed();
+                }
+                false => push(window, executor, cursor.place(), &[], Work::Nothing),
+            }
+            return false;
+        }
+        Step::Upload(upload) => (Work::Argument(upload), upload.consumed),
+        Step::Fault(fault) => (Work::Fault(fault), ready.input.len() - cursor.at),
+        Step::NeedMore { .. } | Step::Get { .. } | Step::Request { .. } => return false,
+    };
+    cursor.at += consumed;
+    push(window, executor, cursor.place(), &[], work);
+    true
 }

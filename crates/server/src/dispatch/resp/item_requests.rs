@@ -2,13 +2,14 @@
 
 use super::compose::Form;
 use super::errors::{self, Error};
+use super::moment::Moment;
 use crate::dispatch::decimal::Decimal;
 use crate::dispatch::operation::{
     BitRange, Change, Condition, CopyItem, ExpireIf, ItemKey, Look, NewExpiry, OldItem, Operation, Part,
     StoreItem,
 };
 use arrayvec::ArrayVec;
-use larder_cache::{Clock, Expiry, Mode, Store};
+use larder_cache::{Expiry, Mode, Store};
 use larder_protocol::resp::{Command, Id, decimal};
 
 /// The highest bit that can be named, plus one: Redis's limit of strings of 512 MiB.
@@ -21,41 +22,6 @@ const OPTION_BYTES_MAX: usize = 8;
 /// The head of a word in lower case: all of it, if it is the word of an option.
 fn lower(word: &[u8]) -> ArrayVec<u8, OPTION_BYTES_MAX> {
     word.iter().take(OPTION_BYTES_MAX).map(u8::to_ascii_lowercase).collect()
-}
-
-/// The moment at which a request is read.
-#[derive(Clone, Copy)]
-pub(in crate::dispatch) struct Moment {
-    /// On the server's clock.
-    now_ms: i64,
-    /// What has to be added to a time of the server's clock to make it a unix time.
-    unix_offset_ms: i64,
-}
-
-impl Moment {
-    /// `now_ms` on the server's clock.
-    pub(in crate::dispatch) fn new(now_ms: i64, clock: &Clock) -> Moment {
-        Moment { now_ms, unix_offset_ms: clock.started_unix_s() * 1000 }
-    }
-
-    /// The unix time in milliseconds.
-    fn unix_ms(self) -> i64 {
-        self.now_ms + self.unix_offset_ms
-    }
-
-    fn at_unix_ms(self, at_ms: i64) -> Expiry {
-        Expiry::at_ms(at_ms.saturating_sub(self.unix_offset_ms))
-    }
-
-    /// Milliseconds until an expiry; `None` = never.
-    pub(super) fn left_ms(self, expiry: Expiry) -> Option<i64> {
-        expiry.milliseconds().map(|at_ms| (at_ms - self.now_ms).max(0))
-    }
-
-    /// The unix time in milliseconds of an expiry; `None` = never.
-    pub(super) fn unix_ms_of(self, expiry: Expiry) -> Option<i64> {
-        expiry.milliseconds().map(|at_ms| at_ms + self.unix_offset_ms)
-    }
 }
 
 /// Which words name a time.
@@ -196,7 +162,7 @@ fn replace<'a>(
         (Some(mode), NewExpiry::At(expiry))
             if !shows_old
                 && key.head.is_empty()
-                && expiry.milliseconds().is_none_or(|at_ms| at_ms > moment.now_ms) =>
+                && expiry.milliseconds().is_none_or(|at_ms| at_ms > moment.now_ms()) =>
         {
             store(key, value, mode, expiry)
         }

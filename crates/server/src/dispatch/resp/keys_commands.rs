@@ -4,6 +4,7 @@ use super::compose::say_error;
 use super::errors::{self, Error};
 use super::glob::Pattern;
 use super::session::{Connection, version_of};
+use super::unfinished::{Collecting, WantedKeys};
 use super::worker::Resp;
 use crate::dispatch::execute::Executor;
 use crate::dispatch::operation::Operation;
@@ -11,8 +12,7 @@ use crate::dispatch::outcome::{Outcome, Refusal};
 use crate::dispatch::own_keys::shown_to;
 use crate::dispatch::progress::Busy;
 use crate::io::Charge;
-use larder_protocol::resp::{Args, Id, SLOTS, compose as words, decimal, slot_of};
-use std::borrow::Cow;
+use larder_protocol::resp::{Args, Id, SLOTS, compose as words, decimal};
 
 /// How many keys a `SCAN` asks for that does not say.
 const SCAN_COUNT: i64 = 10;
@@ -20,29 +20,6 @@ const SCAN_COUNT: i64 = 10;
 const KEYS_AT_ONCE: usize = 256;
 /// The types that Redis has.
 const TYPES: [&[u8]; 6] = [b"string", b"list", b"set", b"zset", b"hash", b"stream"];
-
-/// Keys that are collected from all buckets of the index for one reply.
-pub(in crate::dispatch) struct Collecting {
-    /// The bucket to go on from.
-    pub(super) bucket: u64,
-    pub(super) wanted: WantedKeys,
-    /// The keys as they will be sent.
-    pub(super) composed: Vec<u8>,
-    pub(super) count: usize,
-    pub(super) charge: Charge,
-    /// Why no more are collected: the error to reply.
-    pub(super) error: Option<Cow<'static, [u8]>>,
-}
-
-/// Which keys are collected.
-pub(super) enum WantedKeys {
-    /// Those that match a pattern.
-    Matching(Pattern),
-    /// Those of a slot, so many at most.
-    OfSlot { slot: u16, most: usize },
-    /// Those of a slot are counted only.
-    CountedOfSlot(u16),
-}
 
 impl Resp {
     /// Executes a command on all keys; `None` = it is none. `args` = what follows the command and its subcommand.
@@ -216,7 +193,7 @@ impl Resp {
         let collecting =
             Collecting { bucket: 0, wanted, composed: Vec::new(), count: 0, charge, error: None };
         let Some(session) = &mut connection.session else { return Ok(()) };
-        session.collecting = Some(Box::new(collecting));
+        session.unfinished.collecting = Some(Box::new(collecting));
         connection.progress.busy = Some(Busy::Answering);
         let in_transaction = session.transaction.is_some();
         while in_transaction && matches!(connection.progress.busy, Some(Busy::Answering)) {
@@ -230,7 +207,7 @@ impl Resp {
         let own_keys = connection.own_keys().cloned();
         let Connection { output, progress, session: Some(session), .. } = connection else { return };
         progress.busy = None;
-        let Some(mut collecting) = session.collecting.take() else { return };
+        let Some(mut collecting) = session.unfinished.collecting.take() else { return };
         let Collecting { bucket, wanted, composed, count, charge, error } = &mut *collecting;
         let before = composed.capacity();
         let fleet = self.fleet.as_deref();
@@ -255,7 +232,7 @@ impl Resp {
             (Some(error), _) => say_error(output, error),
             (None, Some(next)) if !wanted.has_enough(*count) => {
                 *bucket = next;
-                session.collecting = Some(collecting);
+                session.unfinished.collecting = Some(collecting);
                 progress.busy = Some(Busy::Answering);
             }
             (None, _) if matches!(wanted, WantedKeys::CountedOfSlot(_)) => {
@@ -266,21 +243,6 @@ impl Resp {
                 output.buffer().extend_from_slice(composed);
             }
         }
-    }
-}
-
-impl WantedKeys {
-    /// Whether a key is one of these, if `count` were found before it.
-    fn includes(&self, key: &[u8], count: usize) -> bool {
-        match self {
-            WantedKeys::Matching(pattern) => pattern.matches(key),
-            WantedKeys::OfSlot { slot, most } => count < *most && slot_of(key) == *slot,
-            WantedKeys::CountedOfSlot(slot) => slot_of(key) == *slot,
-        }
-    }
-
-    fn has_enough(&self, count: usize) -> bool {
-        matches!(self, WantedKeys::OfSlot { most, .. } if count >= *most)
     }
 }
 

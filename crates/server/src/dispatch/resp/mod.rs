@@ -2,8 +2,8 @@
 //!
 //! In a worker's turn:
 //!
-//! * `worker` is one worker's side, `session` what a connection keeps between requests, `shared` what all workers share,
-//!   `clients` who is connected;
+//! * `worker` is one worker's side, `session` and `unfinished` what a connection keeps between requests, `shared` what
+//!   all workers share, `clients` who is connected;
 //! * `gather` reads requests ahead, `read_ahead` looks at what follows a request that waits for flash, `request` is a
 //!   request and what is known of its command;
 //! * `check` says whether a request may be executed, `answer` executes it;
@@ -32,6 +32,7 @@ mod info;
 mod item_requests;
 mod keys_commands;
 mod many_keys;
+mod moment;
 mod own_request;
 mod read_ahead;
 mod request;
@@ -39,10 +40,12 @@ mod server_commands;
 mod session;
 mod shared;
 mod transaction;
+mod unfinished;
 mod upload;
 mod worker;
 
 pub(super) use request::Work;
+pub use session::Connection;
 pub(super) use session::Session;
 pub use shared::Shared;
 pub(super) use worker::Resp;
@@ -59,7 +62,6 @@ use compose::ValueReply;
 use larder_cache::{KeyHash, TagMatch};
 use larder_protocol::resp::{Id, Resume, compose as words, inline_args};
 use request::{Call, KeyRead};
-use session::Connection;
 
 /// Keys of one `MGET` that are executed in one turn, at most. A request that was interrupted is read again from its
 /// beginning.
@@ -193,7 +195,7 @@ impl Resp {
     /// A connection is gone.
     pub(super) fn forget(&mut self, executor: &Executor, session: Session) {
         self.shared.clients.remove(&session.client);
-        if let Some(upload) = session.taking.and_then(|taking| taking.upload) {
+        if let Some(upload) = session.unfinished.taking.and_then(|taking| taking.upload) {
             executor.abandon_argument(upload);
         }
     }

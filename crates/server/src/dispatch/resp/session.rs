@@ -1,8 +1,7 @@
 //! What a connection that speaks RESP is in the middle of, beside the request at the front of its input.
 
 use super::clients::Client;
-use super::keys_commands::Collecting;
-use super::upload::Taking;
+use super::unfinished::{Several, Unfinished};
 use crate::dispatch::connection::SessionState;
 use crate::io::{Buffers, Charge};
 use larder_cache::{Expiry, KeyHash};
@@ -11,7 +10,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// A connection that may speak RESP.
-pub(super) type Connection = crate::dispatch::connection::Connection<Session>;
+pub type Connection = crate::dispatch::connection::Connection<Session>;
 
 /// The version of the protocol that a connection speaks.
 pub(super) fn version_of(connection: &Connection) -> Version {
@@ -33,21 +32,17 @@ pub struct Session {
     watched_charge: Charge,
     /// How far an incomplete request at the front of the input was read.
     pub(in crate::dispatch) resume: Resume,
-    /// What a command on several keys has counted so far.
-    pub(in crate::dispatch) sum: i64,
+    /// How far a command on several keys is.
+    pub(super) several: Several,
     /// The request at the front of the input, as it is executed for a user with a namespace.
     pub(in crate::dispatch) own_request: Option<OwnRequest>,
-    /// Where a command on several keys goes on: how many keys are done, and where in its arguments the next one begins.
-    pub(in crate::dispatch) place: Option<(usize, usize)>,
     /// Commands that were executed in the present turn, and the last one of them.
     pub(in crate::dispatch) commands: u32,
     pub(in crate::dispatch) last_command: Option<Id>,
     /// The client has a namespace.
     pub(in crate::dispatch) has_own_keys: bool,
-    /// A large argument of the request at the front of the input, as far as it has come.
-    pub(in crate::dispatch) taking: Option<Box<Taking>>,
-    /// Keys that are collected for one reply.
-    pub(in crate::dispatch) collecting: Option<Box<Collecting>>,
+    /// What the request at the front of the input needs more turns for.
+    pub(super) unfinished: Unfinished,
     /// Requests need nothing but to be executed and answered: no transaction, every reply is sent, and keys are taken
     /// as they are.
     pub(in crate::dispatch) is_plain: bool,
@@ -142,14 +137,12 @@ impl Session {
             watched: HashMap::new(),
             watched_charge: Charge::default(),
             resume: Resume::default(),
-            sum: 0,
+            several: Several::default(),
             own_request: None,
-            place: None,
             commands: 0,
             last_command: None,
             has_own_keys: false,
-            taking: None,
-            collecting: None,
+            unfinished: Unfinished::default(),
             is_plain: true,
         }
     }

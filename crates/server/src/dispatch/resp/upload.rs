@@ -5,10 +5,12 @@
 
 use super::compose::{compose_outcome, say_error};
 use super::errors;
-use super::item_requests::{Moment, item_operation};
+use super::item_requests::item_operation;
+use super::moment::Moment;
 use super::own_request::own_request;
 use super::request::{Call, after, words_of};
 use super::session::Connection;
+use super::unfinished::Taking;
 use super::worker::Resp;
 use crate::dispatch::execute::{Executor, UploadEnd};
 use crate::dispatch::item_key::is_plain;
@@ -17,11 +19,10 @@ use crate::dispatch::outcome::Outcome;
 use crate::dispatch::progress::Busy;
 use crate::dispatch::window::Progressed;
 use crate::io::{Buffers, Charge, Ready};
-use larder_cache::{Expiry, Mode, Store, StoreOutcome, Upload};
+use larder_cache::{Expiry, Mode, Store, StoreOutcome};
 use larder_protocol::resp::{
-    Args, Fault, Id, Options, Resume, Step, Upload as Announced, Version, compose as words, parse,
+    Args, Fault, Id, Options, Resume, Step, Upload, Version, compose as words, parse,
 };
-use std::borrow::Cow;
 use std::sync::Arc;
 
 /// The most bytes of the arguments behind a value that are copied in one go.
@@ -29,39 +30,13 @@ const BEHIND_BYTES_AT_ONCE: usize = 64 << 10;
 /// What follows a value.
 const END: &[u8] = b"\r\n";
 
-/// A large argument of a request, and what to do with it when the request is complete.
-pub(in crate::dispatch) struct Taking {
-    /// `None` = the argument is thrown away.
-    pub(super) upload: Option<Upload>,
-    /// Why it is thrown away: the error to reply.
-    pub(super) error: Option<Cow<'static, [u8]>>,
-    /// Bytes of the argument that are still to be thrown away.
-    pub(super) unwanted: usize,
-    /// Length of the argument.
-    pub(super) body_bytes: u32,
-    /// The arguments before it, and how many they are.
-    pub(super) before: Vec<u8>,
-    pub(super) before_count: usize,
-    /// How many bytes of its line end have come.
-    pub(super) end_taken: usize,
-    /// The arguments behind it, as far as they came, behind a line that counts them.
-    pub(super) behind: Vec<u8>,
-    pub(super) behind_count: usize,
-    /// How far they are read.
-    pub(super) behind_read: Resume,
-    /// The request is complete.
-    pub(super) is_complete: bool,
-    /// What the other arguments take, in the account of connection buffers.
-    pub(super) charge: Charge,
-}
-
 impl Resp {
     /// The beginning of a request of which an argument follows. Only the beginning is consumed.
     pub(super) fn begin_argument(
         &mut self,
         executor: &mut Executor,
         connection: &mut Connection,
-        upload: &Announced<'_>,
+        upload: &Upload<'_>,
     ) -> Progressed {
         let (body_bytes, before_count) = (upload.body_bytes, upload.args.len());
         let count = before_count + 1 + upload.args_left;
@@ -111,14 +86,14 @@ impl Resp {
             charge,
         };
         let Some(session) = &mut connection.session else { return Progressed::Request };
-        session.taking = Some(Box::new(taking));
+        session.unfinished.taking = Some(Box::new(taking));
         connection.progress.busy = Some(Busy::Taking);
         Progressed::Request
     }
 
     /// Takes in what has come of a large argument, and executes the request when all of it is here.
     pub(super) fn continue_argument(&mut self, executor: &mut Executor, ready: &mut Ready<'_, Connection>) {
-        let taking = ready.connection.session.as_mut().and_then(|session| session.taking.take());
+        let taking = ready.connection.session.as_mut().and_then(|session| session.unfinished.taking.take());
         let Some(mut taking) = taking else { return };
         ready.connection.progress.busy = None;
         let (input, behind_bytes_max) = (ready.input, self.request_bytes_max());
@@ -246,7 +221,7 @@ impl Resp {
 /// What has come of the request stays until more comes, or until its item has come from flash.
 fn keep(connection: &mut Connection, taking: Box<Taking>) {
     if let Some(session) = &mut connection.session {
-        session.taking = Some(taking);
+        session.unfinished.taking = Some(taking);
         connection.progress.busy.get_or_insert(Busy::Taking);
     }
 }

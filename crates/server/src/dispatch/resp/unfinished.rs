@@ -1,0 +1,90 @@
+//! What a connection is in the middle of when a request takes several turns: a large argument, keys of all buckets.
+
+use super::glob::Pattern;
+use crate::io::Charge;
+use larder_cache::Upload;
+use larder_protocol::resp::{Resume, slot_of};
+use std::borrow::Cow;
+
+/// What the request at the front of the input needs more turns for.
+#[derive(Default)]
+pub(super) struct Unfinished {
+    /// A large argument of it, as far as it has come.
+    pub(super) taking: Option<Box<Taking>>,
+    /// Keys that are collected for its reply.
+    pub(super) collecting: Option<Box<Collecting>>,
+}
+
+/// How far a command on several keys is that goes on in another turn.
+#[derive(Default)]
+pub(super) struct Several {
+    /// What its keys came to so far.
+    pub(super) sum: i64,
+    /// Where it goes on: how many keys are done, and where in its arguments the next one begins.
+    pub(super) place: Option<(usize, usize)>,
+}
+
+/// A large argument of a request, and what to do with it when the request is complete.
+pub(super) struct Taking {
+    /// `None` = the argument is thrown away.
+    pub(super) upload: Option<Upload>,
+    /// Why it is thrown away: the error to reply.
+    pub(super) error: Option<Cow<'static, [u8]>>,
+    /// Bytes of the argument that are still to be thrown away.
+    pub(super) unwanted: usize,
+    /// Length of the argument.
+    pub(super) body_bytes: u32,
+    /// The arguments before it, and how many they are.
+    pub(super) before: Vec<u8>,
+    pub(super) before_count: usize,
+    /// How many bytes of its line end have come.
+    pub(super) end_taken: usize,
+    /// The arguments behind it, as far as they came, behind a line that counts them.
+    pub(super) behind: Vec<u8>,
+    pub(super) behind_count: usize,
+    /// How far they are read.
+    pub(super) behind_read: Resume,
+    /// The request is complete.
+    pub(super) is_complete: bool,
+    /// What the other arguments take, in the account of connection buffers.
+    pub(super) charge: Charge,
+}
+
+/// Keys that are collected from all buckets of the index for one reply.
+pub(super) struct Collecting {
+    /// The bucket to go on from.
+    pub(super) bucket: u64,
+    pub(super) wanted: WantedKeys,
+    /// The keys as they will be sent.
+    pub(super) composed: Vec<u8>,
+    pub(super) count: usize,
+    pub(super) charge: Charge,
+    /// Why no more are collected: the error to reply.
+    pub(super) error: Option<Cow<'static, [u8]>>,
+}
+
+/// Which keys are collected.
+pub(super) enum WantedKeys {
+    /// Those that match a pattern.
+    Matching(Pattern),
+    /// Those of a slot, so many at most.
+    OfSlot { slot: u16, most: usize },
+    /// Those of a slot are counted only.
+    CountedOfSlot(u16),
+}
+
+impl WantedKeys {
+    /// Whether a key is one of these, if `count` were found before it.
+    pub(super) fn includes(&self, key: &[u8], count: usize) -> bool {
+        match self {
+            WantedKeys::Matching(pattern) => pattern.matches(key),
+            WantedKeys::OfSlot { slot, most } => count < *most && slot_of(key) == *slot,
+            WantedKeys::CountedOfSlot(slot) => slot_of(key) == *slot,
+        }
+    }
+
+    /// Whether no more keys are wanted than these `count`.
+    pub(super) fn has_enough(&self, count: usize) -> bool {
+        matches!(self, WantedKeys::OfSlot { most, .. } if count >= *most)
+    }
+}
