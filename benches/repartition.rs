@@ -21,7 +21,7 @@ const REQUESTS_PER_ROUND: usize = 1 << 16;
 const MILLION: usize = 1_000_000;
 /// Keys that are looked up to see where hot items stand.
 const SAMPLE: usize = 100_000;
-/// The slabs with the most reads, one part in so many: as much as hot items may take.
+/// The slabs with the most reads, one in 24: as much as hot items may take.
 const TOP_SHARE: u64 = 24;
 const SLAB_BYTES: u64 = 2 << 20;
 

@@ -26,7 +26,7 @@ const SLAB_BYTES: usize = 1 << 20;
 /// Growth from one slab class to the next, and the smallest slot, as memcached has them by default.
 const FACTOR: f64 = 1.25;
 const SLOT_MIN: usize = 96;
-/// A table of heads grows when there are so many halves of items for each.
+/// A table of heads grows when there are three halves of items for each.
 const LOAD_HALVES_MAX: usize = 3;
 
 /// When an access moves an item to the front of its list.

@@ -41,20 +41,20 @@ const SOME_OVER_SHARE: u64 = 128;
 const WORTH_A_PASS_SHARE: u64 = 10;
 /// Random columns among which the cheapest sparse one is looked for.
 const SAMPLED_COLUMNS: u32 = 32;
-/// So many sampled columns may be refused before the policy is asked.
+/// Sampled columns that may be refused before the policy is asked.
 const SAMPLED_REFUSED_MAX: usize = 16;
 /// After four columns in a row that shares keep, a column is drawn by lot. What shares keep was moved in a row, and
 /// lies in a row: in the policy's order a writer could wait for all of it.
 const SHARED_IN_A_ROW: usize = 4;
 /// Columns that are drawn until one is a candidate.
 const DRAWN_COLUMNS: u32 = 8;
-/// So many columns in a search may be left to what a least share keeps. The next one goes with all that it holds, so
+/// Columns that a search may leave to what a least share keeps. The next one goes with all that it holds, so
 /// that a writer gets its room. A tenant that stores much at once has as many columns in a row in a small cache. Each
 /// of them costs a few hundredths of a millisecond, for nothing is copied.
 const SHARED_MAX: usize = 256;
 /// Columns that one search before fresh memory looks at.
 const BEFORE_FRESH_MEMORY_LOOKS: u32 = 4096;
-/// So many columns may be refused in a search before fresh memory.
+/// Columns that may be refused in a search before fresh memory.
 const BEFORE_FRESH_MEMORY_REFUSED_MAX: usize = 16;
 /// Columns that one search for an empty column looks at.
 const EMPTY_COLUMN_LOOKS: u32 = 256;

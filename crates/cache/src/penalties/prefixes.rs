@@ -256,7 +256,7 @@ mod tests {
     #[test]
     fn a_rare_prefix_does_not_displace_a_frequent_one() {
         let table = Table::new(b':');
-        // So many prefixes come once each that every pair meets several of them.
+        // Enough prefixes come once each for every pair to meet several of them.
         for number in 0..20_000u32 {
             table.learn(b"hot:1", 300);
             table.learn(format!("cold{number}:1").as_bytes(), 2_000_000);

@@ -57,7 +57,7 @@ pub struct CopyTo<'a> {
     pub key: &'a [u8],
     /// Its hash.
     pub hash: KeyHash,
-    /// So many bytes at the front of the value are not copied.
+    /// Bytes at the front of the value that are not copied.
     pub skip: usize,
     /// The copy's value begins with these bytes.
     pub head: &'a [u8],

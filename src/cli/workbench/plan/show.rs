@@ -93,7 +93,7 @@ fn decimals(planner: &Planner) -> usize {
 pub(super) const COLUMNS: [&str; 6] =
     ["DRAM bytes", "flash bytes", "DRAM hits %", "all hits %", "cost", "latency us"];
 
-/// The cells of a split, with its cost to so many decimals.
+/// The cells of a split, with its cost to `decimals` decimals.
 pub(super) fn cells(split: &Split, decimals: usize) -> Vec<Cell> {
     vec![
         Cell::Bytes(split.dram_bytes),
