@@ -226,8 +226,8 @@ impl Metrics {
         [
             Family::labelled(
                 "expected_miss_ratio",
-                "Share of recent reads, from 0 to 1, that would miss if the memory limit were so many times the \
-                 present one, as estimated by a model of LRU from a sample of the keys.",
+                "Share of recent reads, from 0 to 1, that would miss if the memory limit were the multiple of the \
+                 present one that the label says, as estimated by a model of LRU from a sample of the keys.",
                 Kind::Gauge,
                 "",
                 "memory",
@@ -235,8 +235,8 @@ impl Metrics {
             ),
             Family::labelled(
                 "expected_service_time",
-                "Mean time of a read in seconds, the cost of misses included, if the memory limit were so many times \
-                 the present one, as estimated by a model of LRU from a sample of the keys.",
+                "Mean time of a read in seconds, the cost of misses included, if the memory limit were the multiple \
+                 of the present one that the label says, as estimated by a model of LRU from a sample of the keys.",
                 Kind::Gauge,
                 "seconds",
                 "memory",
@@ -271,8 +271,8 @@ impl Metrics {
             .collect();
         let family = Family {
             name: "namespace_expected_miss_ratio",
-            help: "Share of recent reads of a namespace, from 0 to 1, that would miss if its items could take so many \
-                   times the bytes that they take now, as estimated by a model of LRU from a sample of its keys.",
+            help: "Share of recent reads of a namespace, from 0 to 1, that would miss if its items could take the \
+                   multiple that the label says of the bytes that they take now, as estimated by a model of LRU from a sample of its keys.",
             unit: "",
             kind: Kind::Gauge,
             samples,

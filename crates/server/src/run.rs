@@ -2,8 +2,8 @@
 
 use crate::admin;
 use crate::admin::process::{
-    Signal, SignalThread, Start, Transport, notify_ready, notify_reloaded, notify_reloading, notify_stopping,
-    on_signals, start_watchdog, when_ready, write_port_file,
+    Signal, SignalThread, Start, notify_ready, notify_reloaded, notify_reloading, notify_stopping,
+    on_signals, start_watchdog, when_ready, write_whole,
 };
 use crate::cpus;
 use crate::dispatch::live::{Follower, Host, Running};
@@ -46,7 +46,7 @@ pub fn run(settings: Settings, host: Arc<dyn Host>) -> Result<(), RunError> {
     if let Some(stranger) = users.as_ref().and_then(Users::stranger) {
         return Err(refuse(stranger));
     }
-    users.iter().for_each(Users::tell_doubts);
+    users.iter().for_each(Users::log_warnings);
     let flash = flash::open(&settings)?;
     let served = serve(&settings, host, users, flash.as_ref(), inherited);
     match (served, flash) {
@@ -348,10 +348,7 @@ fn start_admin(settings: &Settings, metrics: Arc<Metrics>) -> Result<Option<admi
 /// Writes the file of ports from which memcached's test suites learn where the server listens.
 fn write_ports(bound: &io::Bound) -> Result<(), RunError> {
     let Some(path) = std::env::var_os("MEMCACHED_PORT_FILENAME").map(PathBuf::from) else { return Ok(()) };
-    let addresses = bound.addresses();
-    let tcp = addresses.tcp.iter().map(|at| (Transport::Tcp, *at));
-    let ports: Vec<_> = tcp.chain(addresses.udp.iter().map(|at| (Transport::Udp, *at))).collect();
-    write_port_file(&path, &ports).map_err(|error| {
+    write_whole(&path, &bound.addresses().port_file()).map_err(|error| {
         RunError(format!("cannot write {}: {error}; see MEMCACHED_PORT_FILENAME", path.display()))
     })
 }

@@ -1,9 +1,7 @@
-//! The server as a process: signals come in; readiness and the ports go out.
+//! The server as a process: signals come in, readiness goes out.
 
-use std::fmt::Write;
 use std::fs;
 use std::io;
-use std::net::SocketAddr;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr as UnixAddress, UnixDatagram};
@@ -232,27 +230,8 @@ fn notify(states: &[NotifyState<'_>]) -> io::Result<()> {
     socket.send(text.as_bytes()).map(drop)
 }
 
-/// The transport protocol of a port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transport {
-    /// A TCP listener.
-    Tcp,
-    /// A UDP socket.
-    Udp,
-}
-
-/// Writes the ports in memcached's form, one line each: `TCP INET: 11211`, `UDP INET6: 11211`. The file is renamed to
-/// its name when it is complete.
-pub fn write_port_file(path: &Path, ports: &[(Transport, SocketAddr)]) -> io::Result<()> {
-    let mut text = String::new();
-    for (transport, at) in ports {
-        let transport = match transport {
-            Transport::Tcp => "TCP",
-            Transport::Udp => "UDP",
-        };
-        let family = if at.is_ipv4() { "INET" } else { "INET6" };
-        writeln!(text, "{transport} {family}: {}", at.port()).map_err(io::Error::other)?;
-    }
+/// Writes a file at once: it is renamed to its name when it is complete.
+pub fn write_whole(path: &Path, text: &str) -> io::Result<()> {
     let mut written = path.as_os_str().to_owned();
     written.push(".tmp");
     let written = PathBuf::from(written);
@@ -267,18 +246,12 @@ mod tests {
     use std::sync::mpsc;
 
     #[test]
-    fn ports_are_written_as_memcached_writes_them() {
+    fn a_file_is_written_whole_or_not_at_all() {
         let path = std::env::temp_dir().join(format!("larder-ports-{}", std::process::id()));
-        let at = |text: &str| text.parse().unwrap();
-        let ports = [
-            (Transport::Tcp, at("127.0.0.1:5")),
-            (Transport::Tcp, at("[::1]:6")),
-            (Transport::Udp, at("0.0.0.0:7")),
-        ];
-        write_port_file(&path, &ports).unwrap();
-        assert_eq!(fs::read_to_string(&path).unwrap(), "TCP INET: 5\nTCP INET6: 6\nUDP INET: 7\n");
+        write_whole(&path, "TCP INET: 5\n").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "TCP INET: 5\n");
         fs::remove_file(&path).unwrap();
-        assert!(write_port_file(Path::new("/no such folder/ports"), &ports).is_err());
+        assert!(write_whole(Path::new("/no such folder/ports"), "").is_err());
     }
 
     #[test]

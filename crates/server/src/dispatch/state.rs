@@ -304,7 +304,7 @@ impl ServerState {
     /// has changed then.
     pub(super) fn read_users(&self, settings: &Settings) -> Result<(), String> {
         let users = Users::of(settings)?;
-        users.iter().for_each(Users::tell_doubts);
+        users.iter().for_each(Users::log_warnings);
         *self.users.write().expect("no panic under this lock") = users;
         Ok(())
     }

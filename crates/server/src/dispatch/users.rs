@@ -59,7 +59,7 @@ pub struct Users {
     /// A user who has a namespace, and is not in the file.
     stranger: Option<String>,
     /// One sentence for each line that is probably not what it was meant to be.
-    doubts: Vec<String>,
+    warnings: Vec<String>,
 }
 
 #[derive(Clone)]
@@ -105,7 +105,7 @@ impl Users {
         let text = std::fs::read(path).map_err(|error| {
             format!("cannot read the users in {shown} (-Y): {error}; name a file with lines of name:password")
         })?;
-        let (mut users, mut doubts) = (Vec::new(), Vec::new());
+        let (mut users, mut warnings) = (Vec::new(), Vec::new());
         for (number, line) in text.split(|&byte| byte == b'\n').enumerate() {
             let line = line.strip_suffix(b"\r").unwrap_or(line);
             if line.is_empty() || line.starts_with(COMMENT) || line == COMMENT.trim_ascii_end() {
@@ -114,7 +114,7 @@ impl Users {
             users.push(User::read(line).map_err(|wrong| format!("{shown}:{}: {wrong}", number + 1))?);
             let password = line.splitn(2, |&byte| byte == b':').nth(1).unwrap_or_default();
             if password.starts_with(b"#") && hashed(password).is_none() {
-                doubts.push(format!(
+                warnings.push(format!(
                     "{shown}:{}: the password begins with # and is no digest, which has 64 hexadecimal digits: it is \
                      taken as it stands",
                     number + 1
@@ -123,15 +123,15 @@ impl Users {
         }
         match users.len() {
             0 => Err(format!("{shown}: no user in it; write user:password, one per line")),
-            1..=USERS_MAX => Ok(Users { users, doubts, ..Users::default() }),
+            1..=USERS_MAX => Ok(Users { users, warnings, ..Users::default() }),
             more => Err(format!("{shown}: {more} users; at most {USERS_MAX} are allowed")),
         }
     }
 
     /// Warns of lines that are probably not what they were meant to be.
-    pub(crate) fn tell_doubts(&self) {
-        let doubts = self.doubts.iter().map(String::as_str).chain(self.stranger());
-        doubts.for_each(|doubt| tracing::warn!("{doubt}"));
+    pub(crate) fn log_warnings(&self) {
+        let warnings = self.warnings.iter().map(String::as_str).chain(self.stranger());
+        warnings.for_each(|warning| tracing::warn!("{warning}"));
     }
 
     /// Whether there is a user of this name.
@@ -233,9 +233,9 @@ mod tests {
         assert!(users.admit(b"a", b"#abc").is_some());
         assert!(users.admit(b"b", b"#zz").is_some());
         let said: Vec<_> =
-            users.doubts.iter().map(|doubt| doubt.split(": ").next().unwrap_or_default()).collect();
+            users.warnings.iter().map(|warning| warning.split(": ").next().unwrap_or_default()).collect();
         assert!(matches!(said[..], [a, b] if a.ends_with(":1") && b.ends_with(":2")), "{said:?}");
-        assert!(!users.doubts.concat().contains("abc"), "a password is not shown");
+        assert!(!users.warnings.concat().contains("abc"), "a password is not shown");
     }
 
     #[test]

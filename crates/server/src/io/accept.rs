@@ -46,7 +46,7 @@ pub(super) struct Acceptor {
     refused: Refused,
 }
 
-/// Connections that were refused since that was logged last, because their address has too many.
+/// Connections that were refused because their address has too many, since the last line about it in the log.
 #[derive(Debug, Default)]
 struct Refused {
     unlogged: u64,

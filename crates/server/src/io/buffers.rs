@@ -117,8 +117,8 @@ impl Buffers {
     }
 
     /// For how long a connection may hold bytes and get on with nothing, in milliseconds; `None` = for any time,
-    /// because the buffers are not crowded. The less is left, the shorter: not at all with a quarter of the limit,
-    /// which the workers may need in one turn.
+    /// because the buffers are not crowded. The less of the limit is left, the shorter the time. It is 0 with a quarter
+    /// left, which the workers may need in one turn.
     pub(super) fn patience_ms(&self) -> Option<u64> {
         let (limit, used) = (self.limit_bytes(), self.used_bytes());
         let (crowded, end) = (limit - limit / RESERVE_SHARE, limit - limit / (2 * RESERVE_SHARE));

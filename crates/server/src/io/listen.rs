@@ -495,6 +495,16 @@ mod tests {
                  port with -p"
             )
         );
-        assert_eq!(first.addresses.port_file(), format!("TCP INET: {port}\n"));
+    }
+
+    #[test]
+    fn ports_are_written_as_memcached_writes_them() {
+        let at = |text: &str| text.parse().expect("an address");
+        let addresses = Addresses {
+            tcp: vec![at("127.0.0.1:5"), at("[::1]:6")],
+            udp: vec![at("0.0.0.0:7")],
+            ..Addresses::default()
+        };
+        assert_eq!(addresses.port_file(), "TCP INET: 5\nTCP INET6: 6\nUDP INET: 7\n");
     }
 }

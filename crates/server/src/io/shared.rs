@@ -208,7 +208,8 @@ impl Shared {
         }
     }
 
-    /// A worker has no connection that holds too much, and memory for buffers is short: others look whether they have.
+    /// Asks the other workers to let connections go: memory for buffers is short, and `worker` has no connection that
+    /// holds too much.
     pub(super) fn ask_for_relief(&self, worker: usize) {
         let now_ms = self.now_ms();
         let asked_ms = self.relief_asked_ms.load(Ordering::Relaxed);

@@ -339,7 +339,8 @@ impl<S: Service, D: Driver> Worker<S, D> {
         while let Some(patience_ms) = self.shared.buffers.patience_ms()
             && self.parking.bytes() > share
         {
-            // The half that one connection does not have is enough for all others, until that gets short as well.
+            // One connection alone may have its half of the limit: the other half is enough for all others, while it
+            // is not full.
             if self.parking.slots() == 1 && !self.shared.buffers.are_full() {
                 break;
             }
