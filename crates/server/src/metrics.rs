@@ -272,7 +272,8 @@ impl Metrics {
         let family = Family {
             name: "namespace_expected_miss_ratio",
             help: "Share of recent reads of a namespace, from 0 to 1, that would miss if its items could take the \
-                   multiple that the label says of the bytes that they take now, as estimated by a model of LRU from a sample of its keys.",
+                   multiple that the label says of the bytes that they take now, as estimated by a model of LRU from \
+                   a sample of its keys.",
             unit: "",
             kind: Kind::Gauge,
             samples,

@@ -1,8 +1,8 @@
 //! Sockets: listeners, workers and the drivers that move bytes.
 //!
 //! One [`Service`] per worker thread gives bytes a meaning and never sees a socket. Below it, two drivers do the same
-//! work with different system calls: `ring` (io_uring, Linux) and `poll` (readiness, everywhere). What the drivers
-//! share is in these files:
+//! work with different system calls: `ring` (io_uring on Linux, with its `receive_pool`) and `poll` (readiness,
+//! everywhere). What the drivers share is in these files:
 //!
 //! * `worker`: the batch of a turn, idle timeouts, the end of a connection;
 //! * `links`: a worker's connections. A `link` is one of them, with its `input` and the buffer that it is `sending`;
@@ -33,6 +33,8 @@ mod links;
 mod listen;
 mod parking;
 mod poll;
+#[cfg(target_os = "linux")]
+mod receive_pool;
 mod registry;
 #[cfg(target_os = "linux")]
 mod ring;

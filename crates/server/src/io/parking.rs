@@ -81,8 +81,8 @@ impl Parking {
     }
 
     /// Takes out of the queue the slot that is to go first: of the few that got on with nothing for the longest time,
-    /// and at least since `since_ms`, the one that has most parked. Slots that `may_go` refuses stay, as the last. Bytes
-    /// that began to stay after the parking with the number `parkings` are for a later round.
+    /// and at least since `since_ms`, the one that has most parked. Slots that `may_go` refuses stay, as the last.
+    /// Bytes that began to stay after the parking with the number `parkings` are for a later round.
     pub(super) fn pop(
         &mut self,
         since_ms: u64,

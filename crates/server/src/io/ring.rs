@@ -10,41 +10,29 @@
 //! Memory that the kernel may touch at any time belongs to [`RingDriver`]: the receive buffers, the buffers being sent
 //! and the bell's. Its `Drop` cancels every operation and waits for the end of each before it frees that memory.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::io::{self, ErrorKind};
 use std::mem;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::net::UnixStream;
-use std::ptr::NonNull;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, Ordering};
 
-use io_uring::types::{BufRingEntry, CancelBuilder, Fd, SubmitArgs, Timespec};
+use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
 use io_uring::{CompletionQueue, IoUring, SubmissionQueue, Submitter, cqueue, opcode, squeue};
 use socket2::Socket;
 
-use super::buffers::{Buffers, RING_BUFFERS_MIN};
+use super::buffers::Buffers;
 use super::input::ReceiveMemory;
 use super::link::{Driver, Link};
 use super::listen::Listener;
+use super::receive_pool::{Filled, GROUP, Pool, pool_size};
 use super::service::{Conversation, Service};
 use super::worker::Worker;
 
-/// One receive buffer.
-const BUFFER_BYTES: usize = 16 * 1024;
-/// Bytes from one buffer to the next: a cache line more than a buffer, so that the first lines of buffers lie in
-/// different cache sets.
-const STRIDE_BYTES: usize = BUFFER_BYTES + 64;
-/// Buffers that the kernel has at first. It goes round all it has, so it gets more only when these were too few.
-const FIRST_BUFFERS: u16 = 16;
-const GROUP: u16 = 0;
 const SUBMISSIONS: u32 = 512;
 const COMPLETIONS: u32 = 4096;
 /// The most connections that one listener takes in during a turn.
 const ACCEPTS: u32 = 8;
-/// The kernel requires the pool's ring to begin at a page.
-const PAGE_BYTES: usize = 4096;
 
 static TICK: Timespec = Timespec::new().sec(1);
 static TICK_HURRIED: Timespec = Timespec::new().nsec(20_000_000);
@@ -106,124 +94,6 @@ pub(super) fn probe() -> io::Result<()> {
     }
 }
 
-/// The receive buffers of a worker, and the ring in which the kernel finds those that are free.
-#[derive(Debug)]
-struct Pool {
-    entries: NonNull<BufRingEntry>,
-    memory: NonNull<u8>,
-    count: u16,
-    /// How many buffers were ever offered.
-    begun: u16,
-    tail: u16,
-}
-
-/// A buffer with received bytes. Until the buffer is given back, only the owner of this value uses it.
-#[derive(Debug)]
-pub(super) struct Filled {
-    buffer: u16,
-    length: u32,
-}
-
-impl Pool {
-    /// A pool of `count` buffers, a power of two up to 32768. The system gives memory for a buffer at its first use.
-    fn new(count: u16) -> io::Result<Pool> {
-        debug_assert!(count.is_power_of_two() && count <= 1 << 15);
-        let layout = Pool::entries_layout(count);
-        // SAFETY: the layout is not empty.
-        let entries = unsafe { alloc_zeroed(layout) };
-        let entries = NonNull::new(entries.cast()).unwrap_or_else(|| handle_alloc_error(layout));
-        let memory = vec![0; Pool::memory_bytes(count)].into_boxed_slice();
-        let memory = NonNull::from(Box::leak(memory)).cast();
-        Ok(Pool { entries, memory, count, begun: 0, tail: 0 })
-    }
-
-    fn entries_layout(count: u16) -> Layout {
-        let bytes = usize::from(count) * mem::size_of::<BufRingEntry>();
-        Layout::from_size_align(bytes, PAGE_BYTES).expect("at most half a megabyte")
-    }
-
-    fn memory_bytes(count: u16) -> usize {
-        usize::from(count) * STRIDE_BYTES
-    }
-
-    fn register(&mut self, submitter: &Submitter<'_>) -> io::Result<()> {
-        // SAFETY: `entries` is page-aligned, zeroed, of `count` entries, and lives as long as the pool, which outlives
-        // the ring's operations (see the module's head).
-        unsafe {
-            submitter.register_buf_ring_with_flags(self.entries.as_ptr() as u64, self.count, GROUP, 0)?
-        };
-        // The kernel begins to read at the first entry. A pool that is registered again offers what it offered before.
-        self.tail = 0;
-        let buffers = mem::take(&mut self.begun).max(FIRST_BUFFERS);
-        self.begin(buffers);
-        Ok(())
-    }
-
-    /// Offers as many buffers again as were ever offered, if there are.
-    fn double(&mut self) {
-        self.begin(self.begun);
-    }
-
-    /// Offers up to `more` buffers that were never offered.
-    fn begin(&mut self, more: u16) {
-        let end = self.count.min(self.begun + more);
-        (self.begun..end).for_each(|buffer| self.offer(buffer));
-        self.begun = end;
-    }
-
-    /// Gives a buffer to the kernel. The caller owns it: it was never offered, or was taken back as `Filled`.
-    fn offer(&mut self, buffer: u16) {
-        let at = usize::from(self.tail & (self.count - 1));
-        self.tail = self.tail.wrapping_add(1);
-        // SAFETY: `at < count`, and the kernel does not read this entry before the tail below has passed it. At most
-        // `count` buffers are offered at one time, so the kernel has consumed what the entry said before.
-        unsafe {
-            let entry = &mut *self.entries.as_ptr().add(at);
-            entry.set_addr(self.memory.as_ptr().add(usize::from(buffer) * STRIDE_BYTES) as u64);
-            entry.set_len(BUFFER_BYTES as u32);
-            entry.set_bid(buffer);
-        }
-        // SAFETY: the tail lies in the first entry, is aligned, and is written by this thread only. Release pairs with
-        // the kernel's acquire: who sees the tail sees the entry.
-        unsafe {
-            let tail = BufRingEntry::tail(self.entries.as_ptr()).cast_mut();
-            AtomicU16::from_ptr(tail).store(self.tail, Ordering::Release);
-        }
-    }
-
-    fn bytes<'a>(&'a self, filled: &'a Filled) -> &'a [u8] {
-        debug_assert!(filled.buffer < self.count && filled.length as usize <= BUFFER_BYTES);
-        // SAFETY: a `Filled` is made from a completion only, whose buffer and length lie in the pool and whose bytes
-        // the kernel wrote before it posted it. The kernel writes there again only once `offer` has consumed it.
-        unsafe {
-            let from = self.memory.as_ptr().add(usize::from(filled.buffer) * STRIDE_BYTES);
-            std::slice::from_raw_parts(from, filled.length as usize)
-        }
-    }
-
-    fn bytes_mut<'a>(&'a mut self, filled: &'a mut Filled) -> &'a mut [u8] {
-        debug_assert!(filled.buffer < self.count && filled.length as usize <= BUFFER_BYTES);
-        // SAFETY: as in `bytes`. Nobody else has the bytes meanwhile: no two `Filled` are of one buffer, and this one
-        // is borrowed for writing.
-        unsafe {
-            let from = self.memory.as_ptr().add(usize::from(filled.buffer) * STRIDE_BYTES);
-            std::slice::from_raw_parts_mut(from, filled.length as usize)
-        }
-    }
-}
-
-impl Drop for Pool {
-    fn drop(&mut self) {
-        // SAFETY: both were allocated by `new` with these sizes, and no operation that could write to them is left.
-        unsafe {
-            dealloc(self.entries.as_ptr().cast(), Pool::entries_layout(self.count));
-            let memory =
-                std::ptr::slice_from_raw_parts_mut(self.memory.as_ptr(), Pool::memory_bytes(self.count));
-            drop(Box::from_raw(memory));
-        }
-    }
-}
-
 /// What the ring does for one connection now.
 #[derive(Debug, Default)]
 pub(super) struct InFlight {
@@ -265,7 +135,7 @@ impl<'r> RingDriver<'r> {
         let (mut submitter, submissions, completions) = ring.split();
         let mut pool = Pool::new(pool_size(buffers.ring_buffers()))?;
         pool.register(&submitter)?;
-        buffers.take_receiving(Pool::memory_bytes(pool.count) as u64);
+        buffers.take_receiving(pool.bytes_held());
         // Saves the kernel a look at the file table in every call. The driver works without it, too.
         let _ = submitter.register_ring_fd();
         let accepting = vec![0; listeners.as_ref().map_or(0, |listeners| listeners.len())];
@@ -341,11 +211,11 @@ impl<'r> RingDriver<'r> {
             }
             return;
         }
-        self.buffers.take_receiving(Pool::memory_bytes(pool.count) as u64);
+        self.buffers.take_receiving(pool.bytes_held());
         // The kernel has let go of the old pool: it receives in calls of this thread only, into buffers that are
         // registered, and every completion that names a buffer was read and its buffer given back.
         let old = mem::replace(&mut *self.pool, pool);
-        self.buffers.give_receiving(Pool::memory_bytes(old.count) as u64);
+        self.buffers.give_receiving(old.bytes_held());
     }
 
     fn receive(&mut self, slot: usize, fd: i32, state: &mut InFlight) {
@@ -436,11 +306,6 @@ impl<'r> RingDriver<'r> {
     }
 }
 
-/// The number of buffers, rounded to what the kernel allows.
-fn pool_size(buffers: usize) -> u16 {
-    buffers.clamp(RING_BUFFERS_MIN, 1 << 15).next_power_of_two() as u16
-}
-
 impl ReceiveMemory for RingDriver<'_> {
     type Filled = Filled;
 
@@ -454,7 +319,7 @@ impl ReceiveMemory for RingDriver<'_> {
 
     fn give_back(&mut self, filled: Filled) {
         self.filled -= 1;
-        self.pool.offer(filled.buffer);
+        self.pool.give_back(filled);
     }
 }
 
@@ -542,7 +407,7 @@ impl Drop for RingDriver<'_> {
                 }
             }
         }
-        self.buffers.give_receiving(Pool::memory_bytes(self.pool.count) as u64);
+        self.buffers.give_receiving(self.pool.bytes_held());
         if self.in_flight == 0 {
             // SAFETY: dropped here only, once; no operation is left that could touch them.
             unsafe {
@@ -583,7 +448,7 @@ pub(super) fn run<S: Service>(worker: &mut Worker<S, RingDriver<'_>>) -> io::Res
         }
         worker.serve_ready();
         udp_pending.retain(|number| worker.datagrams(*number));
-        if pool_size(worker.shared.buffers.ring_buffers()) != worker.driver.pool.count {
+        if pool_size(worker.shared.buffers.ring_buffers()) != worker.driver.pool.count() {
             worker.driver.resize_pool();
         }
         rearm(worker);
@@ -663,11 +528,15 @@ fn received<S: Service>(worker: &mut Worker<S, RingDriver<'_>>, slot: usize, res
     match (result, cqueue::buffer_select(flags)) {
         (1.., Some(buffer)) => {
             worker.driver.filled += 1;
-            worker.receive(slot, Filled { buffer, length: result as u32 });
+            // SAFETY: both are of this completion, which is looked at once.
+            let filled = unsafe { Filled::new(buffer, result as u32) };
+            worker.receive(slot, filled);
         }
         (0, buffer) => {
             if let Some(buffer) = buffer {
-                worker.driver.pool.offer(buffer);
+                // SAFETY: both are of this completion, which is looked at once.
+                let filled = unsafe { Filled::new(buffer, 0) };
+                worker.driver.pool.give_back(filled);
             }
             worker.ended(slot, false);
         }
