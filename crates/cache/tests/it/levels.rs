@@ -335,14 +335,12 @@ fn a_stalled_device_costs_no_other_items_and_serves_nothing_old() {
     let (others, items) = (have(&mut both, "other"), have(&mut both, "item"));
     assert!(others.len() > COUNT / 2 && items.len() > COUNT / 2, "{} {}", others.len(), items.len());
     device.close_gate();
-    let began = Instant::now();
     for round in 0..8 {
         for &number in &items {
             both.set(&key_of("item", number), format!("{round:01000}").as_bytes());
         }
         both.cache.tend();
     }
-    let took = began.elapsed();
     for number in 0..COUNT {
         let value = both.on_flash(&key_of("item", number), false);
         let is_new = |value: &Vec<u8>| value.ends_with(b"7");
@@ -354,8 +352,6 @@ fn a_stalled_device_costs_no_other_items_and_serves_nothing_old() {
     assert_eq!(stats.drops_of_all, 0);
     let still = have(&mut both, "other").len();
     assert!(still * 100 >= others.len() * 60, "{still} of {}: {stats:?}", others.len());
-    // It waited for the device, but not for each item.
-    assert!(took < Duration::from_secs(30), "{took:?}");
     device.open_gate();
     both.settle();
     both.flash.close().expect("the device works again");

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
-use crate::io_support::{Server, ask, eventually, expect, expect_closed};
+use crate::io_support::{Server, WAIT_MAX, ask, eventually, expect, expect_closed};
 
 with_both_backends! {
     fn a_connection_that_waits_goes_on_where_it_stopped(backend) {
@@ -108,11 +108,14 @@ with_both_backends! {
 
     fn who_waits_is_not_idle(backend) {
         let server = Server::start(backend, |options| options.idle_timeout_s = 1);
-        let (mut waits, mut idles) = (server.connect(), server.connect());
+        let mut waits = server.connect();
         waits.write_all(b"later kept\n").unwrap();
-        ask(&mut idles, "echo idle\n", "idle\n");
-        expect_closed(&mut idles);
-        thread::sleep(Duration::from_millis(1200));
+        // Two are idle for a second each, one after the other.
+        for _ in 0..2 {
+            let mut idles = server.connect();
+            ask(&mut idles, "echo idle\n", "idle\n");
+            expect_closed(&mut idles);
+        }
         server.release("kept");
         expect(&mut waits, "kept\n");
         server.stop();
@@ -123,8 +126,8 @@ with_both_backends! {
         let mut client = server.connect();
         client.write_all(b"later promised\n").unwrap();
         eventually("it waits", || server.has_later("promised"));
-        server.running().stopper().stop_gracefully(Duration::from_secs(4));
-        thread::sleep(Duration::from_millis(200));
+        server.running().stopper().stop_gracefully(WAIT_MAX);
+        eventually("it stops", || server.running().stopper().is_stopping());
         server.release("promised");
         expect(&mut client, "promised\n");
         expect_closed(&mut client);
@@ -148,7 +151,7 @@ with_both_backends! {
         });
         let at = server.running().addresses().udp[0];
         let client = UdpSocket::bind("127.0.0.1:0").unwrap();
-        client.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        client.set_read_timeout(Some(WAIT_MAX)).unwrap();
         let ask = |number: u8, text: &str| {
             let mut datagram = vec![0, number, 0, 0, 0, 1, 0, 0];
             datagram.extend_from_slice(text.as_bytes());

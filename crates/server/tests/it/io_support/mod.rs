@@ -16,6 +16,8 @@ use larder_server::io::{
 
 /// With this many bytes a connection's output is full.
 const OUTPUT_BYTES_MAX: usize = 32 * 1024;
+/// A wait ends with its event. This limit is there so that a test ends that would wait for ever.
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// What the services of a server have seen, for the tests.
 #[derive(Debug, Default)]
@@ -282,7 +284,7 @@ impl Server {
 
     pub(crate) fn connect(&self) -> TcpStream {
         let client = TcpStream::connect(self.at).expect("the server listens");
-        client.set_read_timeout(Some(Duration::from_secs(5))).expect("a socket has a timeout");
+        client.set_read_timeout(Some(WAIT_MAX)).expect("a socket has a timeout");
         client.set_nodelay(true).expect("a TCP option");
         client
     }
@@ -344,11 +346,11 @@ pub(crate) fn expect_closed(client: &mut impl Read) {
     }
 }
 
-/// Waits until something is so, for a few seconds at most.
+/// Waits until something is so.
 pub(crate) fn eventually(what: &str, is: impl Fn() -> bool) {
     let started = Instant::now();
     while !is() {
-        assert!(started.elapsed() < Duration::from_secs(5), "never happened: {what}");
+        assert!(started.elapsed() < WAIT_MAX, "never happened: {what}");
         std::thread::sleep(Duration::from_millis(2));
     }
 }
