@@ -52,12 +52,6 @@ class Values(Case):
             self.assertEqual((found.opaque, found.key, found.value), (number, b"k%d" % number, b"v%d" % number))
         self.assertEqual(packets.receive(connection).opaque, 77)
 
-    def test_a_value_that_is_too_large_is_thrown_away(self):
-        connection = self.connection(self.running)
-        connection.send(store(b"k", b"x" * 3_000_000) + packet(packets.NOOP, opaque=5))
-        self.assertEqual(packets.receive(connection).status, packets.TOO_LARGE)
-        self.assertEqual(packets.receive(connection).opaque, 5)
-
     def test_a_client_that_reads_slowly_gets_everything(self):
         connection = self.connection(self.running, receive_buffer=4096)
         self.assertEqual(packets.ask(connection, store(b"large", LARGE)).status, packets.OK)

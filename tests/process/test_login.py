@@ -32,31 +32,6 @@ class Doors(UsersCase):
             self.assertEqual(packets.ask(connection, packet(packets.GET, b"k")).value, user.encode())
         self.assertEqual(self.counts(server, "ada", "lovelace"), (4, 0))
 
-    def test_a_user_who_only_reads(self):
-        self.write("ada:lovelace", "readonly eve:watches")
-        server = self.server("-Y", self.path)
-        owner, _ = self.text(server, "ada", "lovelace")
-        self.assertEqual(owner.set(b"k", b"v"), b"STORED")
-        connection, said = self.text(server, "eve", "watches")
-        self.assertEqual(said, b"STORED")
-        self.assertEqual(connection.get(b"k"), b"v")
-        self.assertEqual(connection.ask(b"mg k v"), b"VA 1")
-        self.assertEqual((connection.line(), connection.stats()[b"curr_items"]), (b"v", b"1"))
-        refused = b"CLIENT_ERROR not allowed: this user may only read"
-        for request in (b"delete k", b"incr k 1", b"touch k 5", b"gat 5 k", b"mg k T5", b"mg new N5", b"md k", b"ma k",
-                        b"flush_all", b"stats reset", b"verbosity 1", b"cache_memlimit 64", b"refresh_certs"):
-            self.assertEqual(connection.ask(request), refused, request)
-        # The value of a store is thrown away, be it small or large.
-        for size in (1, 500_000):
-            self.assertEqual(connection.set(b"k", b"x" * size), refused)
-        self.assertEqual(connection.get(b"k"), b"v")
-        connection, _ = self.binary(server, "eve", "watches")
-        for request in (store(b"k", b"x"), store(b"k", b"x" * 500_000), packet(packets.DELETE, b"k"),
-                        packet(packets.FLUSH), packet(0x1d, b"k", extras=bytes(4)), packet(0x1c, b"k", extras=bytes(4)),
-                        packet(packets.INCR, b"k", extras=bytes(20)), packet(packets.APPEND, b"k", b"x")):
-            self.assertEqual(packets.ask(connection, request).status, packets.AUTH_ERROR)
-        self.assertEqual(packets.ask(connection, packet(packets.GET, b"k")).value, b"v")
-
     def test_a_user_comes_in_by_resp(self):
         self.write("ada:lovelace", "readonly eve:watches")
         server = self.server("-Y", self.path)

@@ -1,4 +1,6 @@
-//! Transcripts of bytes and of what the parser makes of them: every command, whole and cut at every byte.
+//! Transcripts of bytes and of what the parser makes of them, whole and cut at every byte: meta commands, the commands
+//! for administrators, and lines of all lengths. Retrievals and stores have a slow twin (`properties.rs`), and every
+//! command has the transcripts that memcached itself answers (`tests/transcripts`).
 
 use crate::shown::{session, show};
 use larder_protocol::limits::LINE_BYTES_MAX;
@@ -88,21 +90,6 @@ fn cut_everywhere(input: &[u8]) {
             step => assert_eq!(show(&step), show(&whole), "cut at {cut}"),
         }
     }
-}
-
-#[test]
-fn retrieval() {
-    check_transcript(include_str!("../transcripts/retrieval.txt"));
-}
-
-#[test]
-fn storage() {
-    check_transcript(include_str!("../transcripts/storage.txt"));
-}
-
-#[test]
-fn keyed() {
-    check_transcript(include_str!("../transcripts/keyed.txt"));
 }
 
 #[test]

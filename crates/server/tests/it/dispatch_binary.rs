@@ -479,6 +479,7 @@ fn a_user_who_may_only_read_changes_nothing() {
             "stats reset\r\n",
             "stats detail on\r\n",
             "worth mode hits\r\n",
+            "refresh_certs\r\n",
             "shutdown\r\n",
         ] {
             reader.answered.clear();

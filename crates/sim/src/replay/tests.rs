@@ -424,12 +424,7 @@ fn a_stall_is_charged_to_every_request_that_was_due_meanwhile() {
         serve(move |ask, reply| if ask.nth == 300 { Act::Late(stall, reply) } else { Act::Send(reply) })
     };
     let requests = sets_and_gets(300, 1);
-    let one = |pace| Options {
-        connections: 1,
-        depth: 1,
-        pace,
-        ..options(server())
-    };
+    let one = |pace| Options { connections: 1, depth: 1, pace, ..options(server()) };
     let open = play(one(Pace::Rate(1000.0)), &requests);
     assert_eq!(open.counts.requests(), 600);
     assert!(open.counts.late >= 150, "late: {}", open.counts.late);
