@@ -7,7 +7,7 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use larder_server::settings::Settings;
+use larder_server::settings::{Settings, tcp_sockets, udp_sockets};
 
 use self::cli::host::Program;
 use self::cli::process::{self, Pidfile, Side};
@@ -63,10 +63,7 @@ fn fail(status: u8, what: &str) -> ExitCode {
 /// Prepares the process and runs the server until it is told to stop. The process enters the background before any
 /// thread starts. The pidfile is written, limits are raised and memory is locked while the process may still be root.
 fn serve(mut settings: Settings) -> Result<u8, (u8, String)> {
-    settings
-        .tcp_sockets()
-        .and_then(|_| settings.udp_sockets())
-        .map_err(|error| (STATUS_USAGE, error.to_string()))?;
+    tcp_sockets(&settings).and_then(|_| udp_sockets(&settings)).map_err(|what| (STATUS_USAGE, what))?;
     let started_in = std::env::current_dir().unwrap_or_default();
     match process::daemonize(&mut settings) {
         Ok(Side::Server) => {}

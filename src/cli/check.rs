@@ -1,7 +1,7 @@
 //! `larder check-config`: the settings of a server and where each value comes from, and everything that would keep the
 //! server from starting. No port is opened, and nothing is written.
 
-use larder_server::live::SETTINGS;
+use larder_server::settings::table;
 
 use super::Action;
 use super::process;
@@ -10,13 +10,12 @@ use super::resolve::Resolved;
 /// What `check-config` prints.
 pub(super) fn report(resolved: &Resolved) -> Action {
     let settings = &resolved.settings;
-    let rows: Vec<[String; 3]> = SETTINGS
-        .iter()
+    let rows: Vec<[String; 3]> = table::settings()
         .zip(&resolved.origins)
-        .map(|(setting, origin)| {
-            let text = (setting.text)(settings);
+        .map(|(row, origin)| {
+            let text = row.text(settings);
             let value = if text.is_empty() { "-".to_owned() } else { text };
-            [setting.name.to_owned(), value, origin.to_string()]
+            [row.name.to_owned(), value, origin.to_string()]
         })
         .collect();
     let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0).min(40);

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use larder_server::settings::table;
+
 /// The reason why a command line is refused: one line, without the program's name.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct CliError(pub(super) String);
@@ -24,4 +26,9 @@ pub(super) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> &
     let name = plain(name);
     let likeness = |known: &str| strsim::jaro_winkler(&name, &plain(known));
     known.max_by(|a, b| likeness(a).total_cmp(&likeness(b))).unwrap_or_default()
+}
+
+/// The flag whose name is most similar to `name`.
+pub(super) fn nearest_flag(name: &str) -> &'static str {
+    nearest(name, table::flags().filter(|row| row.is_obeyed_flag()).map(|row| row.name))
 }

@@ -7,16 +7,18 @@
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
-use larder_server::settings::{FleetNode, FleetSettings, Settings, slot_ranges};
+use larder_server::settings::{FleetNode, FleetSettings, Row, Settings, Takes, Topic, slot_ranges, table};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::error::{CliError, nearest};
-use super::flags::{FLAGS, Flag, Takes, Topic, by_long_name};
-use super::tuning;
+use super::error::{CliError, nearest, nearest_flag};
+use super::extended;
 
-/// Called after each key, with the settings, the name of the setting in the table of all settings
-/// ([`SETTINGS`](larder_server::live::SETTINGS)), and the line or place of the key.
+/// The table of keys that are no flags.
+pub(super) const TUNING: &str = "[flash.tuning]";
+
+/// Called after each key, with the settings, the name of the setting in the [`table`] of all settings, and the line or
+/// place of the key.
 pub(super) type Took<'a> = &'a mut dyn FnMut(&Settings, &str, usize);
 
 /// A mistake, and the place in the file where it begins.
@@ -66,7 +68,7 @@ pub(super) fn apply(text: &str, settings: &mut Settings, took: Took<'_>) -> Vec<
         match (name, value) {
             ("flash", DeValue::Table(flash)) => return within(apply_flash(flash, settings, took)),
             ("fleet", DeValue::Table(fleet)) => apply_fleet(fleet, settings)?,
-            _ => apply_flag(name, name, value, settings).map_err(Problem::Here)?,
+            _ => apply_key(name, name, value, settings).map_err(Problem::Here)?,
         }
         took(settings, name, at);
         Ok(())
@@ -108,25 +110,26 @@ fn each(
 /// The section `[flash]`.
 fn apply_flash(table: &DeTable<'_>, settings: &mut Settings, took: Took<'_>) -> Vec<Mistake> {
     let known = || {
-        let flags = FLAGS.iter().filter_map(|flag| flag.long.strip_prefix("flash-"));
+        let flags = table::flags().filter_map(|flag| flag.name.strip_prefix("flash-"));
         flags.chain(["path", "tuning"])
     };
     each(table, &mut |name, at, value| {
         let long = if name == "path" { "flash".to_owned() } else { format!("flash-{name}") };
         let done = match (name, value) {
-            ("path", _) => apply_flag(name, &long, value, settings),
+            ("path", _) => apply_key(name, &long, value, settings),
             ("tuning", DeValue::Table(keys)) => {
                 return within(each(keys, &mut |name, at, value| {
-                    apply_tuning(name, value, settings).map_err(Problem::Here)?;
-                    took(settings, &format!("flash.tuning.{name}"), at);
+                    let long = tuning_name(name);
+                    apply_key(name, &long, value, settings).map_err(Problem::Here)?;
+                    took(settings, &long, at);
                     Ok(())
                 }));
             }
             _ if known().any(|known| known == name && known != "tuning") => {
-                apply_flag(name, &long, value, settings)
+                apply_key(name, &long, value, settings)
             }
-            _ if tuning::by_name(name).is_some() => {
-                Err(format!("'{name}' is a key of {}, not of [flash]", tuning::TABLE))
+            _ if table::by_name(&tuning_name(name)).is_some() => {
+                Err(format!("'{name}' is a key of {TUNING}, not of [flash]"))
             }
             _ => {
                 let near = nearest(name, known());
@@ -227,46 +230,61 @@ fn number(name: &str, value: &DeValue<'_>, least: u64, most: u64) -> Result<u64,
     number.ok_or_else(|| format!("{name}: expected a number from {least} to {most}"))
 }
 
-/// A key of `[flash.tuning]`.
-fn apply_tuning(name: &str, value: &DeValue<'_>, settings: &mut Settings) -> Result<(), String> {
-    let Some(key) = tuning::by_name(name) else {
-        let near = nearest(name, tuning::KEYS.iter().map(|key| key.name));
-        return Err(format!("there is no key '{name}' in {}; the nearest is '{near}'", tuning::TABLE));
-    };
-    let value = match value {
-        DeValue::Boolean(true) => "on".to_owned(),
-        DeValue::Boolean(false) => "off".to_owned(),
-        _ => scalar(value).ok_or_else(|| format!("{name}: expected a number or a text in quotes"))?,
-    };
-    (key.set)(settings, &value).map_err(|expected| format!("bad value '{value}' for {name}: {expected}"))
+/// The name in the table of a key of `[flash.tuning]`.
+fn tuning_name(key: &str) -> String {
+    format!("flash.tuning.{key}")
 }
 
-/// The value of a flag, under the name that the file gives it.
-fn apply_flag(name: &str, long: &str, value: &DeValue<'_>, settings: &mut Settings) -> Result<(), String> {
-    let Some(flag) = by_long_name(long) else {
-        if let Some(instead) = tuning::instead_of_flag(long) {
-            return Err(format!("'{name}' is no setting any more: {instead}"));
-        }
-        let known = FLAGS.iter().filter(|flag| flag.topic != Topic::Refused).map(|flag| flag.long);
-        return Err(format!("there is no setting '{name}'; the nearest is '{}'", nearest(name, known)));
-    };
-    let value = value_text(flag, value).map_err(|expected| format!("{name}: {expected}"))?;
-    (flag.set)(settings, &value).map_err(|expected| format!("bad value '{value}' for {name}: {expected}"))
+/// What to write instead of a flag that is none any more.
+pub(super) fn instead_of_flag(long: &str) -> Option<String> {
+    let name = long.strip_prefix("flash-")?;
+    if name == "format" {
+        return Some("the command 'larder format-flash' erases a device, with the flags of serve".to_owned());
+    }
+    // The share of items to keep became the share of the flash that they may take.
+    let row = table::by_name(&tuning_name(if name == "keep" { "fill" } else { name }))?;
+    Some(format!(
+        "write {name} = VALUE below {TUNING} in the settings file (--config FILE), such as {name} = \"{}\"",
+        row.example,
+        name = row.key()
+    ))
+}
+
+/// Sets the row `long` of the table to a value that stands under the key `name`.
+fn apply_key(name: &str, long: &str, value: &DeValue<'_>, settings: &mut Settings) -> Result<(), String> {
+    let topic = |row: &&Row| row.is_flag() || (row.topic == Topic::Tuning && long == tuning_name(name));
+    let row = table::by_name(long).filter(topic).ok_or_else(|| unknown(name, long))?;
+    let value = value_text(row, value).map_err(|expected| format!("{name}: {expected}"))?;
+    extended::set(row, settings, &value)
+        .map_err(|expected| format!("bad value '{value}' for {name}: {expected}"))
+}
+
+/// What is said of a key that is none.
+fn unknown(name: &str, long: &str) -> String {
+    if long == tuning_name(name) {
+        let near = nearest(name, table::tuning().map(Row::key));
+        return format!("there is no key '{name}' in {TUNING}; the nearest is '{near}'");
+    }
+    match instead_of_flag(long) {
+        Some(instead) => format!("'{name}' is no setting any more: {instead}"),
+        None => format!("there is no setting '{name}'; the nearest is '{}'", nearest_flag(name)),
+    }
 }
 
 /// A value as it would be written after the flag.
-fn value_text(flag: &Flag, value: &DeValue<'_>) -> Result<String, &'static str> {
-    match (flag.takes, value) {
+fn value_text(row: &Row, value: &DeValue<'_>) -> Result<String, &'static str> {
+    match (row.takes, value) {
         (Takes::Nothing, DeValue::Boolean(on)) => Ok(on.to_string()),
         (Takes::Nothing, _) => Err("expected true or false"),
-        (Takes::Count, DeValue::Integer(_)) | (Takes::Value(_) | Takes::List(_), _) => match value {
-            DeValue::Array(parts) if matches!(flag.takes, Takes::List(_)) => {
-                let parts: Option<Vec<String>> = parts.iter().map(|part| scalar(part.get_ref())).collect();
-                parts.map(|parts| parts.join(",")).ok_or("expected a list of words or numbers")
-            }
-            _ => scalar(value).ok_or("expected a number or a text in quotes"),
-        },
-        (Takes::Count, _) => Err("expected a number"),
+        (_, DeValue::Boolean(on)) if row.topic == Topic::Tuning => {
+            Ok(if *on { "on" } else { "off" }.to_owned())
+        }
+        (Takes::Count, _) if !matches!(value, DeValue::Integer(_)) => Err("expected a number"),
+        (Takes::List(_) | Takes::Options(_), DeValue::Array(parts)) => {
+            let parts: Option<Vec<String>> = parts.iter().map(|part| scalar(part.get_ref())).collect();
+            parts.map(|parts| parts.join(",")).ok_or("expected a list of words or numbers")
+        }
+        _ => scalar(value).ok_or("expected a number or a text in quotes"),
     }
 }
 

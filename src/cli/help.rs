@@ -3,8 +3,9 @@
 //! `-h` is read by programs. Wrappers and test suites of memcached take the version from its first line and search
 //! the rest for the names of features, so it names only what Larder supports. `--help` is written for people.
 
-use super::flags::{FLAGS, Flag, Takes, Topic};
-use super::tuning;
+use larder_server::settings::{Row, Takes, Topic, table};
+
+use super::file::TUNING;
 
 /// The release of memcached whose behaviour Larder follows. Wrappers read it from the first line of `-h`.
 const MEMCACHED_VERSION: &str = "1.6.45";
@@ -59,8 +60,8 @@ pub(super) fn for_people() -> String {
         .to_owned();
     for (topic, title) in TOPICS {
         text.push_str(&format!("\n{title}\n"));
-        for flag in FLAGS.iter().filter(|flag| flag.topic == *topic) {
-            text.push_str(&entry(&left_side(flag, ' '), &sentence(flag.help, flag.default, "[", "]")));
+        for flag in table::flags().filter(|flag| flag.topic == *topic) {
+            text.push_str(&entry(&left_side(flag, ' '), &sentence(flag, "[", "]")));
         }
         if *topic == Topic::Flash {
             text.push_str(&tuning_keys());
@@ -114,11 +115,8 @@ pub(super) fn of_health() -> String {
 /// The text of `-h`.
 pub(super) fn for_wrappers() -> String {
     let mut text = format!("{}{}", version_memcached(), version());
-    for flag in FLAGS.iter().filter(|flag| flag.topic != Topic::Refused) {
-        text.push_str(&entry(
-            left_side(flag, '=').trim_start(),
-            &sentence(flag.help, flag.default, "(default: ", ")"),
-        ));
+    for flag in table::flags().filter(|flag| flag.is_obeyed_flag()) {
+        text.push_str(&entry(left_side(flag, '=').trim_start(), &sentence(flag, "(default: ", ")")));
     }
     for (flag, help) in [
         ("--config=FILE", "settings file in TOML, with the long flag names as keys"),
@@ -147,25 +145,26 @@ pub(super) fn license() -> String {
     format!("larder {}: {}\n", env!("CARGO_PKG_VERSION"), env!("CARGO_PKG_LICENSE"))
 }
 
-fn left_side(flag: &Flag, between: char) -> String {
-    let short = flag.short.map_or("    ".to_owned(), |short| format!("-{short}, "));
+fn left_side(flag: &Row, between: char) -> String {
+    let short = flag.letter.map_or("    ".to_owned(), |short| format!("-{short}, "));
     let value = match flag.takes {
         Takes::Nothing | Takes::Count => String::new(),
-        Takes::Value(name) | Takes::List(name) => format!("{between}{name}"),
+        Takes::Value(name) | Takes::List(name) | Takes::Options(name) => format!("{between}{name}"),
     };
-    format!("  {short}--{}{value}", flag.long)
+    format!("  {short}--{}{value}", flag.name)
 }
 
-fn sentence(help: &str, default: &str, open: &str, close: &str) -> String {
+fn sentence(row: &Row, open: &str, close: &str) -> String {
+    let (help, default) = (row.help, row.default());
     if default.is_empty() { help.to_owned() } else { format!("{help} {open}{default}{close}") }
 }
 
 /// The keys of `[flash.tuning]`, which are no flags.
 fn tuning_keys() -> String {
-    let mut text = format!("\nTuning of flash: keys of {} in the settings file\n", tuning::TABLE);
-    for key in tuning::KEYS {
-        let sentence = sentence(key.help, key.default, "[", "]");
-        text.push_str(&entry(&format!("      {}", key.name), &format!("{sentence}; see {}", key.figure)));
+    let mut text = format!("\nTuning of flash: keys of {} in the settings file\n", TUNING);
+    for row in table::tuning() {
+        let sentence = sentence(row, "[", "]");
+        text.push_str(&entry(&format!("      {}", row.key()), &format!("{sentence}; see {}", row.figure)));
     }
     text
 }

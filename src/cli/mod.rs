@@ -4,16 +4,13 @@
 //! error is one line that says what to do.
 
 mod check;
-mod compatible;
 mod error;
+mod extended;
 mod file;
-mod flags;
 mod health;
 mod help;
 mod manual;
 mod resolve;
-mod tuning;
-mod values;
 mod workbench;
 
 pub(crate) mod host;
@@ -27,10 +24,9 @@ use std::path::Path;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, Command};
-use larder_server::settings::Settings;
+use larder_server::settings::{Settings, Takes, Topic, table};
 
-use self::error::{CliError, nearest};
-use self::flags::{FLAGS, Takes};
+use self::error::{CliError, nearest, nearest_flag};
 use self::resolve::Resolved;
 use self::workbench::COMMANDS;
 pub(crate) use self::workbench::{Failure, run as run_workbench};
@@ -224,16 +220,16 @@ fn command() -> Command {
                 .action(ArgAction::Set)
                 .help("settings file in TOML: each long flag is a key"),
         );
-    for flag in FLAGS {
-        let arg = Arg::new(flag.long).long(flag.long).action(ArgAction::Append);
-        let mut arg = manual::shown(arg, flag.help, flag.default).hide(flag.topic == flags::Topic::Refused);
-        if let Some(short) = flag.short {
-            arg = arg.short(short);
+    for flag in table::flags() {
+        let arg = Arg::new(flag.name).long(flag.name).action(ArgAction::Append);
+        let mut arg = manual::shown(arg, flag.help, &flag.default()).hide(flag.topic == Topic::Refused);
+        if let Some(letter) = flag.letter {
+            arg = arg.short(letter);
         }
         arg = match flag.takes {
             Takes::Nothing => arg.num_args(0..=1).require_equals(true).default_missing_value("true"),
             Takes::Count => arg.num_args(0..=1).require_equals(true).default_missing_value(""),
-            Takes::Value(name) | Takes::List(name) => {
+            Takes::Value(name) | Takes::List(name) | Takes::Options(name) => {
                 arg.num_args(1).value_name(name).allow_hyphen_values(true)
             }
         };
@@ -259,20 +255,14 @@ fn one_line(error: clap::Error) -> CliError {
             )
         }
         ErrorKind::UnknownArgument => match name.strip_prefix("--") {
-            Some(long) if tuning::instead_of_flag(long).is_some() => {
-                let instead = tuning::instead_of_flag(long).unwrap_or_default();
-                format!("--{long} is no flag any more: {instead}")
-            }
-            Some(long) => {
-                let known =
-                    FLAGS.iter().filter(|flag| flag.topic != flags::Topic::Refused).map(|flag| flag.long);
-                format!("there is no flag '--{long}'; the nearest is '--{}'", nearest(long, known))
-            }
+            Some(long) => match file::instead_of_flag(long) {
+                Some(instead) => format!("--{long} is no flag any more: {instead}"),
+                None => format!("there is no flag '--{long}'; the nearest is '--{}'", nearest_flag(long)),
+            },
             None => format!("there is no flag '{argument}': 'larder serve --help' lists them"),
         },
         ErrorKind::InvalidValue | ErrorKind::WrongNumberOfValues | ErrorKind::TooFewValues => {
-            let example =
-                flags::by_long_name(name.trim_start_matches('-')).map_or("FILE", |flag| flag.example);
+            let example = table::by_name(name.trim_start_matches('-')).map_or("FILE", |flag| flag.example);
             format!("{name} needs a value, such as {name} {example}")
         }
         ErrorKind::TooManyValues => format!("{name} takes no value: write it alone, or with =true or =false"),

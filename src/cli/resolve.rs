@@ -5,12 +5,10 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use clap::ArgMatches;
-use larder_server::live::SETTINGS;
-use larder_server::settings::{Port, Settings};
+use larder_server::settings::{Port, Row, Settings, Takes, Topic, problems, table};
 
 use super::error::CliError;
-use super::file;
-use super::flags::{self, FLAGS, Flag, Takes};
+use super::{extended, file};
 
 /// The environment variable in which memcached looks for the file of users for `-S`.
 const SASL_USERS: &str = "MEMCACHED_SASL_PWDB";
@@ -46,7 +44,7 @@ impl fmt::Display for Origin {
 pub(super) struct Resolved {
     /// The settings, with the default in the place of each value that is wrong.
     pub(super) settings: Settings,
-    /// Where the value of each row of [`SETTINGS`] comes from.
+    /// Where the value of each of [`table::settings`] comes from.
     pub(super) origins: Vec<Origin>,
     /// Everything that is wrong, in the order in which it was read.
     pub(super) problems: Vec<CliError>,
@@ -82,7 +80,7 @@ impl Resolved {
             };
             origins.note(settings, &from);
         }
-        resolved.problems.extend(settings.problems().into_iter().map(|error| CliError::new(error.0)));
+        resolved.problems.extend(problems(settings).into_iter().map(CliError::new));
         resolved.origins = origins.origins;
         resolved
     }
@@ -101,27 +99,26 @@ impl Resolved {
     /// Applies the given flags in the order of the command line, so that the later of two flags for the same setting
     /// wins.
     fn apply(&mut self, found: &ArgMatches, origins: &mut Origins) {
-        let mut given: Vec<(usize, &Flag)> = FLAGS
-            .iter()
-            .filter(|flag| found.value_source(flag.long) == Some(clap::parser::ValueSource::CommandLine))
-            .filter_map(|flag| Some((found.indices_of(flag.long)?.next_back()?, flag)))
+        let mut given: Vec<(usize, &Row)> = table::flags()
+            .filter(|flag| found.value_source(flag.name) == Some(clap::parser::ValueSource::CommandLine))
+            .filter_map(|flag| Some((found.indices_of(flag.name)?.next_back()?, flag)))
             .collect();
         given.sort_by_key(|(at, _)| *at);
         for (_, flag) in given {
             let values: Vec<&str> =
-                found.get_many::<String>(flag.long).into_iter().flatten().map(String::as_str).collect();
+                found.get_many::<String>(flag.name).into_iter().flatten().map(String::as_str).collect();
             let value = match flag.takes {
-                Takes::List(_) => values.join(","),
+                Takes::List(_) | Takes::Options(_) => values.join(","),
                 Takes::Count if values.iter().all(|value| value.is_empty()) => values.len().to_string(),
                 Takes::Nothing | Takes::Count | Takes::Value(_) => {
                     values.last().copied().unwrap_or_default().to_owned()
                 }
             };
             let name = spelling(flag);
-            match (flag.set)(&mut self.settings, &value) {
-                Ok(()) => origins.note_of(flag.long, &self.settings, &Origin::Flag(name)),
+            match extended::set(flag, &mut self.settings, &value) {
+                Ok(()) => origins.note_of(flag.name, &self.settings, &Origin::Flag(name)),
                 Err(expected) => self.problems.push(match flag.topic {
-                    flags::Topic::Refused => CliError::new(format!("{name}: {expected}")),
+                    Topic::Refused => CliError::new(format!("{name}: {expected}")),
                     _ => CliError::new(format!("bad value '{value}' for {name}: {expected}")),
                 }),
             }
@@ -130,10 +127,10 @@ impl Resolved {
 }
 
 /// The name of a flag in an error.
-fn spelling(flag: &Flag) -> String {
-    match flag.short {
-        Some(short) => format!("-{short} (--{})", flag.long),
-        None => format!("--{}", flag.long),
+fn spelling(flag: &Row) -> String {
+    match flag.letter {
+        Some(letter) => format!("-{letter} (--{})", flag.name),
+        None => format!("--{}", flag.name),
     }
 }
 
@@ -145,19 +142,19 @@ struct Origins {
 
 impl Origins {
     fn of(settings: &Settings) -> Origins {
-        let texts = SETTINGS.iter().map(|setting| (setting.text)(settings)).collect();
-        Origins { origins: vec![Origin::Default; SETTINGS.len()], texts }
+        let texts: Vec<String> = table::settings().map(|row| row.text(settings)).collect();
+        Origins { origins: vec![Origin::Default; texts.len()], texts }
     }
 
     fn of_name(&self, name: &str) -> Origin {
-        let at = SETTINGS.iter().position(|setting| setting.name == name);
+        let at = table::settings().position(|row| row.name == name);
         at.map_or(Origin::Default, |at| self.origins[at].clone())
     }
 
     /// Whatever differs from the last call comes from `origin`.
     fn note(&mut self, settings: &Settings, origin: &Origin) {
-        for (at, setting) in SETTINGS.iter().enumerate() {
-            let text = (setting.text)(settings);
+        for (at, row) in table::settings().enumerate() {
+            let text = row.text(settings);
             if text != self.texts[at] {
                 self.texts[at] = text;
                 self.origins[at] = origin.clone();
@@ -168,7 +165,7 @@ impl Origins {
     /// As [`Origins::note`], and the setting of this name comes from `origin` even where its value is the same.
     fn note_of(&mut self, name: &str, settings: &Settings, origin: &Origin) {
         self.note(settings, origin);
-        if let Some(at) = SETTINGS.iter().position(|setting| setting.name == name) {
+        if let Some(at) = table::settings().position(|row| row.name == name) {
             self.origins[at] = origin.clone();
         }
     }

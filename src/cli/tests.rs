@@ -6,12 +6,11 @@ use std::path::PathBuf;
 
 use larder_server::settings::{
     Address, AdminAddress, Admit, Backend, FlashDevice, ListenerTls, LogFormat, MIB, Objective, Pages,
-    PinCpus, Placement, Port, Protocol, Recover, Settings, Temperature, UserNamespace, WithoutEffect,
-    WorthMode,
+    PinCpus, Placement, Port, Protocol, Recover, Row, Settings, Takes, Temperature, Topic, UserNamespace,
+    WithoutEffect, WorthMode, table,
 };
 
-use super::flags::{FLAGS, Flag, Takes, Topic};
-use super::{Action, CliError, file, parse, tuning};
+use super::{Action, CliError, extended, file, parse};
 
 fn run(words: &[&str]) -> Result<Action, CliError> {
     parse(words.iter().map(OsString::from))
@@ -154,19 +153,19 @@ fn flags_of_flash() {
 #[test]
 fn the_flags_of_flash_are_few() {
     let names: Vec<&str> =
-        FLAGS.iter().filter(|flag| flag.topic == Topic::Flash).map(|flag| flag.long).collect();
+        table::flags().filter(|flag| flag.topic == Topic::Flash).map(|flag| flag.name).collect();
     assert_eq!(names, ["flash", "flash-memory", "flash-recover", "flash-admit", "flash-write-budget"]);
 }
 
 #[test]
 fn a_flag_that_became_a_key_is_refused_with_the_key() {
-    for key in tuning::KEYS {
+    for key in table::tuning() {
         let says = format!(
             "--flash-{name} is no flag any more: write {name} = VALUE below [flash.tuning] in the settings file",
-            name = key.name
+            name = key.key()
         );
-        refuses(&format!("--flash /x --flash-{} {}", key.name, key.example), &says);
-        refuses(&format!("--flash /x --flash-{}={}", key.name, key.example), &says);
+        refuses(&format!("--flash /x --flash-{} {}", key.key(), key.example), &says);
+        refuses(&format!("--flash /x --flash-{}={}", key.key(), key.example), &says);
     }
     refuses("--flash /x --flash-keep 50", "write fill = VALUE below [flash.tuning]");
     refuses("--flash /x --flash-format", "the command 'larder format-flash' erases a device");
@@ -185,21 +184,15 @@ fn the_command_that_formats_takes_the_flags_of_a_server() {
 }
 
 #[test]
-fn every_key_of_the_tuning_sets_something_and_is_documented() {
+fn every_key_of_the_tuning_is_documented() {
     let manual = include_str!("../../docs/flash.md");
-    for key in tuning::KEYS {
-        let text = |value: &str| format!("[flash.tuning]\n{} = \"{value}\"\n", key.name);
-        let mut found = Settings::default();
-        apply(&text(key.example), &mut found);
-        assert_ne!(found, Settings::default(), "{}", key.name);
-        let mut found = Settings::default();
-        if !key.default.is_empty() {
-            apply(&text(key.default), &mut found);
-        }
-        assert_eq!(found, Settings::default(), "the default of {}", key.name);
-        let row = manual.lines().find(|line| line.starts_with(&format!("| `{}` |", key.name)));
-        let row = row.unwrap_or_else(|| panic!("docs/flash.md has no row of {}", key.name));
-        assert!(row.contains(&format!("`{}`", key.figure)), "docs/flash.md, {}: {}", key.name, key.figure);
+    for key in table::tuning() {
+        let (name, mut found) = (key.key(), Settings::default());
+        apply(&format!("[flash.tuning]\n{name} = \"{}\"\n", key.example), &mut found);
+        assert_eq!(key.text(&found), key.example, "{name}");
+        let row = manual.lines().find(|line| line.starts_with(&format!("| `{name}` |")));
+        let row = row.unwrap_or_else(|| panic!("docs/flash.md has no row of {name}"));
+        assert!(row.contains(&format!("`{}`", key.figure)), "docs/flash.md, {name}: {}", key.figure);
     }
 }
 
@@ -337,82 +330,53 @@ fn every_bad_value_is_one_line_that_says_what_to_do() {
     refuses("--config /tmp --config /tmp", "may be given once only");
 }
 
-/// The supported flags, each with the example of its row.
-fn obeyed() -> impl Iterator<Item = &'static Flag> {
-    FLAGS.iter().filter(|flag| flag.topic != Topic::Refused)
-}
-
-fn example(flag: &Flag) -> &'static str {
-    match (flag.takes, flag.default) {
-        (Takes::Nothing, "true") => "false",
-        (Takes::Nothing, _) => "true",
-        _ => flag.example,
+fn example(flag: &Row) -> String {
+    match flag.takes {
+        Takes::Nothing => (flag.default() != "true").to_string(),
+        _ => flag.example.to_owned(),
     }
 }
 
-fn toml_of(flag: &Flag) -> String {
+fn toml_of(flag: &Row) -> String {
+    let example = example(flag);
     match flag.takes {
-        Takes::Nothing | Takes::Count => format!("{} = {}\n", flag.long, example(flag)),
-        Takes::Value(_) | Takes::List(_)
-            if example(flag).parse::<f64>().is_ok_and(|_| !example(flag).starts_with('0')) =>
-        {
-            format!("{} = {}\n", flag.long, example(flag))
+        Takes::Nothing | Takes::Count => format!("{} = {example}\n", flag.name),
+        _ if example.parse::<f64>().is_ok() && !example.starts_with('0') => {
+            format!("{} = {example}\n", flag.name)
         }
-        Takes::Value(_) => format!("{} = \"{}\"\n", flag.long, example(flag)),
-        Takes::List(_) => format!("{} = {:?}\n", flag.long, example(flag).split(',').collect::<Vec<_>>()),
+        Takes::Value(_) => format!("{} = \"{example}\"\n", flag.name),
+        Takes::List(_) | Takes::Options(_) => {
+            format!("{} = {:?}\n", flag.name, example.split(',').collect::<Vec<_>>())
+        }
     }
 }
 
 #[test]
-fn every_row_of_the_table_sets_something_and_toml_says_the_same() {
-    for flag in obeyed() {
+fn toml_says_what_a_flag_says() {
+    for flag in table::flags().filter(|flag| flag.is_obeyed_flag()) {
         let mut by_flag = Settings::default();
-        (flag.set)(&mut by_flag, example(flag)).unwrap();
+        extended::set(flag, &mut by_flag, &example(flag)).unwrap();
         // -L alone asks for the default; it only reverts another choice of pages.
-        assert!(by_flag != Settings::default() || flag.short == Some('L'), "--{}", flag.long);
-
-        // A UDP port alone is the port of TCP as well.
-        let tcp_port = if flag.long == "udp-port" { by_flag.udp_port } else { by_flag.tcp_port };
-        // SASL needs users, who cannot log in over UDP, and so do namespaces of users.
-        let needs_users = flag.short == Some('S') || flag.long == "user-namespaces";
-        let users = if needs_users { "-Y /tmp/x" } else { "" };
-        // Memory is not kept where there is flash.
-        let flash = if flag.long == "keep" { "" } else { "--flash /tmp/x" };
-        assert_eq!(
-            // A device needs a hitmap, flags of flash need a flash device, and TLS a certificate.
-            settings(&format!(
-                "--temperature hitmap {flash} {users} --tls-cert /tmp/x --{}={} -t 4",
-                flag.long,
-                example(flag)
-            ))
-            .map(|found| found.tcp_port),
-            Ok(tcp_port)
-        );
+        assert!(by_flag != Settings::default() || flag.letter == Some('L'), "--{}", flag.name);
         let mut by_file = Settings::default();
         apply(&toml_of(flag), &mut by_file);
-        assert_eq!(by_file, by_flag, "--{}", flag.long);
+        assert_eq!(by_file, by_flag, "--{}", flag.name);
 
-        let mut by_default = Settings::default();
-        if !flag.default.is_empty() && flag.short != Some('D') && flag.long != "admin" {
-            (flag.set)(&mut by_default, flag.default).unwrap();
-            assert_eq!(by_default, Settings::default(), "the default of --{}", flag.long);
-        }
-    }
-}
-
-#[test]
-fn names_are_unique_and_keys_are_plain() {
-    for (at, flag) in FLAGS.iter().enumerate() {
-        for other in &FLAGS[at + 1..] {
-            assert_ne!(flag.long, other.long);
-            assert!(flag.short.is_none() || flag.short != other.short, "-{:?}", flag.short);
-            assert!(flag.option.is_none() || flag.option != other.option);
-        }
-        assert!(
-            flag.long.bytes().all(|letter| letter.is_ascii_lowercase() || letter == b'-'),
-            "{}",
-            flag.long
+        // SASL needs users, who cannot log in over UDP, and so do namespaces of users.
+        let needs_users = flag.letter == Some('S') || flag.name == "user-namespaces";
+        let users = if needs_users { "-Y /tmp/x" } else { "" };
+        // Memory is not kept where there is flash.
+        let flash = if flag.name == "keep" { "" } else { "--flash /tmp/x" };
+        // A device needs a hitmap, flags of flash need a flash device, and TLS a certificate.
+        let words = format!(
+            "--temperature hitmap {flash} {users} --tls-cert /tmp/x --{}={}",
+            flag.name,
+            example(flag)
         );
+        let found = settings(&format!("{words} -t 4")).unwrap();
+        if !["temperature", "flash", "tls-cert", "threads", "auth-file"].contains(&flag.name) {
+            assert_eq!(flag.text(&found), flag.text(&by_flag), "--{}", flag.name);
+        }
     }
 }
 
@@ -517,11 +481,11 @@ fn the_short_help_is_what_wrappers_expect() {
 #[test]
 fn the_long_help_has_every_flag_and_fits_a_terminal() {
     let text = printed(&["larder", "serve", "--help"]);
-    for flag in obeyed() {
-        assert!(text.contains(&format!("--{}", flag.long)), "{}", flag.long);
+    for flag in table::flags().filter(|flag| flag.is_obeyed_flag()) {
+        assert!(text.contains(&format!("--{}", flag.name)), "{}", flag.name);
     }
-    for key in tuning::KEYS {
-        assert!(text.contains(&format!("\n      {} ", key.name)), "{}", key.name);
+    for key in table::tuning() {
+        assert!(text.contains(&format!("\n      {} ", key.key())), "{}", key.name);
     }
     let format = printed(&["larder", "format-flash", "--help"]);
     for line in format.lines().chain(text.lines()).chain(printed(&["larder", "--help"]).lines()) {

@@ -19,8 +19,9 @@ import tidy  # noqa: E402
 import wording  # noqa: E402
 
 METRIC = 'fn rows() -> Vec<Family> {\n    vec![count("flash_merged", "%s", "bytes", 1)]\n}\n'
-FLAGS = ('static FLAGS: &[Flag] = &[\n    Flag {\n        long: "threads", takes: Takes::Value("NUM"),\n'
-         '        help: "%s",\n        default: "4", example: "%s",\n        set: |s, v| Ok(()), ..ROW\n    },\n];\n')
+FLAGS = ('static ROWS: &[Row] = &[\n    Row { name: "threads", takes: Value("NUM"), example: "%s",\n'
+         '        help: "%s",\n        value: at!(threads, Whole(1, 9)), ..LIMITS },\n];\n')
+ROWS = "crates/server/src/settings/table/limits.rs"
 ARGUMENT = "struct Arguments {\n    /// %s\n    #[arg(long)]\n    rate: u32,\n}\n"
 UNSAFE = "un" + "safe"
 
@@ -136,11 +137,11 @@ class Habits(unittest.TestCase):
     def test_flag_helps(self):
         for text in ["worker threads", "as above, accepted and ignored", "of live items, the part that is written",
                      "number of worker threads."]:
-            self.one({"src/cli/flags.rs": FLAGS % (text, "2")})
-        self.one({"src/cli/flags.rs": FLAGS % ("number of worker threads", "")})
+            self.one({ROWS: FLAGS % ("2", text)})
+        self.one({ROWS: FLAGS % ("", "number of worker threads")})
         for text in ["How many of them come with each GET", "Threads", "Their penalty in microseconds"]:
             self.one({"src/cli/workbench/slabs.rs": ARGUMENT % text})
-        self.none({"src/cli/flags.rs": FLAGS % ("number of worker threads", "2"),
+        self.none({ROWS: FLAGS % ("2", "number of worker threads"),
                    "src/cli/workbench/slabs.rs": ARGUMENT % "Requests of each second, evenly spaced"})
 
     def test_unsafe_elsewhere(self):
@@ -295,7 +296,7 @@ class Repository(unittest.TestCase):
         rust = [name for name in tree.files if name.endswith(".rs") and "/src/" in "/" + name]
         metrics = [text for name in rust if name.startswith("crates/")
                    for text in wording.metrics(name, tree.text(name))]
-        flags = [flag for name in rust for flag in wording.flags(tree.text(name)) if name.startswith("src/")]
+        flags = [flag for name in rust for flag in wording.flags(tree.text(name)) if "/settings/table/" in name]
         arguments = [text for name in rust for text in wording.arguments(tree.text(name))]
         self.assertGreater(len(metrics), 100)
         self.assertGreater(len(flags), 50)

@@ -175,7 +175,7 @@ def metric_helps(tree):
 def flag_helps(tree):
     """The help of each flag can be understood by itself, and a flag with a value has an example of one."""
     for name in tree.files:
-        if not re.match(r"(src|bench-compare/src)/.*\.rs$", name):
+        if not re.match(r"(src|bench-compare/src|crates/server/src/settings/table)/.*\.rs$", name):
             continue
         text = tree.text(name)
         for number, flag, help_text, example, takes_value in wording.flags(text):

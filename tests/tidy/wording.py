@@ -26,7 +26,7 @@ NAMED = re.compile(r'\(\s*(?:"[a-z][a-z0-9_]*"|names::[A-Z_]+)\s*,\s*' + STRING,
 FIELD = re.compile(r"\bhelp:\s*" + STRING, re.S)
 COUNTERS = re.compile(r"^counters! \{$(.*?)^\}$", re.M | re.S)
 COUNTED = re.compile(r"((?:^\s*///[^\n]*\n)+)\s*\w+,", re.M)
-FLAG = re.compile(r"^\s*Flag \{\n(.*?)\n    \},$", re.M | re.S)
+FLAG = re.compile(r"^    Row \{ (.*?) \},$", re.M | re.S)
 CLAP = re.compile(r"((?:^\s*///[^\n]*\n)+)((?:\s*#\[[^\n]*\n)*?\s*#\[arg\b)", re.M)
 
 
@@ -91,14 +91,14 @@ def flags(text):
     """(line, name, help, example or None, whether it takes a value) of every row of the table of flags."""
     for match in FLAG.finditer(text):
         row = match.group(1)
-        if "Topic::Refused" in row:
+        if "Topic::Refused" in row or "Topic::Section" in row:
             continue
-        long_name = re.search(r'long: "([^"]*)"', row)
+        name = re.search(r'name: "([^"]*)"', row)
         help_text = FIELD.search(row)
         example = re.search(r'example: "([^"]*)"', row)
-        yield (text.count("\n", 0, match.start(1)) + 1, long_name.group(1) if long_name else "?",
+        yield (text.count("\n", 0, match.start(1)) + 1, name.group(1) if name else "?",
                plain(help_text.group(1)) if help_text else "", example.group(1) if example else None,
-               "Takes::Value" in row or "Takes::List" in row or "Takes::Count" in row)
+               "takes:" in row)
 
 
 def arguments(text):

@@ -28,6 +28,5 @@ mod tls;
 mod version;
 mod worth;
 
-pub use dispatch::live;
 pub use error::RunError;
 pub use run::{problems_of_start, run};

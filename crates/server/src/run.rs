@@ -6,7 +6,7 @@ use crate::admin::process::{
     on_signals, start_watchdog, when_ready, write_whole,
 };
 use crate::cpus;
-use crate::dispatch::live::{Follower, Host, Running};
+use crate::dispatch::live::{Follower, Running};
 use crate::dispatch::{Dispatcher, Drivers, RespShared, ServerState, Users};
 use crate::error::RunError;
 use crate::flash::{self, OpenFlash};
@@ -15,7 +15,7 @@ use crate::keep;
 use crate::latency::WorkerLatency;
 use crate::metrics::{Metrics, Ticks};
 use crate::prefault::prefault;
-use crate::settings::{self, Pages, Settings};
+use crate::settings::{self, Host, Pages, Settings};
 use crate::startup_warnings::{Machine, startup_warnings};
 use crate::tls::Tls;
 use larder_cache::{Cache, CacheOptions, NumaNodes, PagesWanted};
@@ -239,7 +239,7 @@ fn ring_buffers(settings: &Settings, cache: &Cache) -> Result<usize, RunError> {
 /// Files are read and host names are looked up; no port is opened, and nothing is written.
 pub fn problems_of_start(settings: &Settings) -> Vec<String> {
     let mut found = Vec::new();
-    found.extend(settings.tcp_sockets().err().map(|error| error.to_string()));
+    found.extend(settings::tcp_sockets(settings).err().map(|error| error.to_string()));
     match Users::of(settings) {
         Ok(users) => found.extend(users.as_ref().and_then(Users::stranger).map(str::to_owned)),
         Err(error) => found.push(error),

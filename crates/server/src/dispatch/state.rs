@@ -1,14 +1,13 @@
 //! What the dispatchers of all workers share beside the cache.
 
 use super::fleet::{CurrentFleet, Fleet};
-use super::live::Host;
 use super::prefixes::PrefixCounts;
 use super::users::{Access, Rights, Users};
 use super::watch::Watch;
 use crate::flash::FlashDescription;
 use crate::io::{Backend, Bells, Buffers, IoCounters, IoSnapshot, Limits, Registry};
 use crate::latency::{Class, Histogram, WorkerLatency, total, total_fetches};
-use crate::settings::{FleetSettings, Settings, TlsSettings};
+use crate::settings::{FleetSettings, Host, Settings, TlsSettings};
 use crate::tls::Tls;
 use larder_cache::Totals;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};

@@ -1,11 +1,13 @@
 //! The settings of the flash tier.
 
+use super::defaults::settings;
 use std::fmt;
 use std::path::PathBuf;
 
 pub use larder_flash::{OpsPolicy, ReclaimPolicy, Recover};
 
-use super::MIB;
+use super::names::Names;
+use super::units::MIB;
 
 /// A device of the flash tier.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,63 +44,42 @@ impl fmt::Display for FlashDevice {
     }
 }
 
-/// The flash tier. Without a device there is none, and the other fields have no effect.
-#[derive(Clone, Debug, PartialEq)]
-pub struct FlashSettings {
-    /// The devices that zones are spread over, in their order.
-    pub devices: Vec<FlashDevice>,
-    /// The most memory of the tier, in bytes, beside the memory of `-m`. `None` = see [`FlashSettings::memory_for`].
-    pub memory_bytes: Option<u64>,
-    /// What a restart after a crash keeps. Default [`Recover::Clean`].
-    pub recover: Recover,
-    /// Whether a promoted item stays on flash. Default [`Promote::Lazy`].
-    pub promote: Promote,
-    /// Which evicted items are written to flash. Default: all.
-    pub admit: Admit,
-    /// The most bytes of items that are written in one day. Default `None` = no bound.
-    pub write_budget_bytes: Option<u64>,
-    /// How the over-provisioned space is tuned. Default [`OpsPolicy::Queuing`].
-    pub ops: OpsPolicy,
-    /// How zones are reclaimed. Default [`ReclaimPolicy::Adaptive`].
-    pub reclaim: ReclaimPolicy,
-    /// The part of the flash that live items may take, in percent. Beyond it the coldest are dropped. Default 85.
-    pub fill_percent: u8,
-    /// Seconds. An item with a shorter time to live is dropped when its zone is reclaimed. Default 0.
-    pub cutoff_s: u32,
-    /// Whether reads and writes bypass the system's page cache. Default [`Direct::Auto`].
-    pub direct: Direct,
-    /// Bytes of a segment. `None` = as the sizes of zones and memory allow.
-    pub segment_bytes: Option<u64>,
-    /// Bytes of a zone of a file or plain block device. `None` = about a 256th of the device.
-    pub zone_bytes: Option<u64>,
-    /// Whether old segments are merged into generations. Default true.
-    pub generations: bool,
-    /// Whether the items in memory are written to flash when the server stops. Default true.
-    pub save: bool,
-    /// The most reads that one worker has under way at a time. Default 64.
-    pub depth: u32,
-}
-
-impl Default for FlashSettings {
-    fn default() -> FlashSettings {
-        FlashSettings {
-            devices: Vec::new(),
-            memory_bytes: None,
-            recover: Recover::Clean,
-            promote: Promote::Lazy,
-            admit: Admit::default(),
-            write_budget_bytes: None,
-            ops: OpsPolicy::Queuing,
-            reclaim: ReclaimPolicy::Adaptive,
-            fill_percent: FILL_PERCENT,
-            cutoff_s: 0,
-            direct: Direct::Auto,
-            segment_bytes: None,
-            zone_bytes: None,
-            generations: true,
-            save: true,
-            depth: 64,
-        }
+settings! {
+    /// The flash tier. Without a device there is none, and the other fields have no effect.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct FlashSettings {
+        /// The devices that zones are spread over, in their order.
+        pub devices: Vec<FlashDevice> = Vec::new(),
+        /// The most memory of the tier, in bytes, beside that of `-m`. `None` = see [`FlashSettings::memory_for`].
+        pub memory_bytes: Option<u64> = None,
+        /// What a restart after a crash keeps.
+        pub recover: Recover = Recover::Clean,
+        /// Whether a promoted item stays on flash.
+        pub promote: Promote = Promote::Lazy,
+        /// Which evicted items are written to flash. Default: all.
+        pub admit: Admit = Admit::default(),
+        /// The most bytes of items that are written in one day. Default `None` = no bound.
+        pub write_budget_bytes: Option<u64> = None,
+        /// How the over-provisioned space is tuned.
+        pub ops: OpsPolicy = OpsPolicy::Queuing,
+        /// How zones are reclaimed.
+        pub reclaim: ReclaimPolicy = ReclaimPolicy::Adaptive,
+        /// The part of the flash that live items may take, in percent. Beyond it the coldest are dropped.
+        pub fill_percent: u8 = FILL_PERCENT,
+        /// Seconds. An item with a shorter time to live is dropped when its zone is reclaimed.
+        pub cutoff_s: u32 = 0,
+        /// Whether reads and writes bypass the system's page cache.
+        pub direct: Direct = Direct::Auto,
+        /// Bytes of a segment. `None` = as the sizes of zones and memory allow.
+        pub segment_bytes: Option<u64> = None,
+        /// Bytes of a zone of a file or plain block device. `None` = about a 256th of the device.
+        pub zone_bytes: Option<u64> = None,
+        /// Whether old segments are merged into generations.
+        pub generations: bool = true,
+        /// Whether the items in memory are written to flash when the server stops.
+        pub save: bool = true,
+        /// The most reads that one worker has under way at a time.
+        pub depth: u32 = 64,
     }
 }
 
@@ -116,7 +97,7 @@ impl FlashSettings {
         !self.devices.is_empty()
     }
 
-    /// The most memory of the tier, in bytes, for a device of so many bytes.
+    /// The most memory of the tier, in bytes, for a device of `device_bytes`.
     pub fn memory_for(&self, device_bytes: u64) -> u64 {
         self.memory_bytes.unwrap_or((device_bytes / MEMORY_SHARE).max(MEMORY_BYTES_MIN))
     }
@@ -200,19 +181,13 @@ pub enum Promote {
     Strict,
 }
 
-impl fmt::Display for Promote {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Promote::Lazy => "lazy",
-            Promote::Strict => "strict",
-        })
-    }
-}
+/// The names of what becomes of promoted items.
+pub(crate) const PROMOTE: Names<Promote> = Names(&[("lazy", Promote::Lazy), ("strict", Promote::Strict)]);
 
 /// Which evicted items are written to flash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Admit {
-    /// Only items that were evicted once before, at most so many seconds ago; 0 = all.
+    /// The most seconds since an earlier eviction of an item that is written; 0 = items without one are written too.
     pub reject_first_s: u32,
     /// Only items that were read since they were stored.
     pub only_read: bool,
@@ -240,24 +215,13 @@ pub enum Direct {
     Off,
 }
 
-impl fmt::Display for Direct {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Direct::Auto => "auto",
-            Direct::On => "on",
-            Direct::Off => "off",
-        })
-    }
-}
+/// The names of the ways to the device.
+pub(crate) const DIRECT: Names<Direct> =
+    Names(&[("auto", Direct::Auto), ("on", Direct::On), ("off", Direct::Off)]);
 
-/// A recovery mode as the command line writes it.
-pub(crate) fn recover_name(recover: Recover) -> &'static str {
-    match recover {
-        Recover::Clean => "clean",
-        Recover::Journal => "journal",
-        Recover::BestEffort => "best-effort",
-    }
-}
+/// The names of the recovery modes.
+pub(crate) const RECOVER: Names<Recover> =
+    Names(&[("clean", Recover::Clean), ("journal", Recover::Journal), ("best-effort", Recover::BestEffort)]);
 
 /// A policy of over-provisioning as the command line writes it.
 pub(crate) fn ops_name(ops: OpsPolicy) -> String {
@@ -268,26 +232,23 @@ pub(crate) fn ops_name(ops: OpsPolicy) -> String {
     }
 }
 
-/// A policy of reclaiming as the command line writes it.
-pub(crate) fn reclaim_name(reclaim: ReclaimPolicy) -> &'static str {
-    match reclaim {
-        ReclaimPolicy::Adaptive => "adaptive",
-        ReclaimPolicy::Greedy => "greedy",
-        ReclaimPolicy::Quick => "quick",
-        ReclaimPolicy::NormalQuick => "normal-quick",
-    }
-}
+/// The names of the policies of reclaiming.
+pub(crate) const RECLAIM: Names<ReclaimPolicy> = Names(&[
+    ("adaptive", ReclaimPolicy::Adaptive),
+    ("greedy", ReclaimPolicy::Greedy),
+    ("quick", ReclaimPolicy::Quick),
+    ("normal-quick", ReclaimPolicy::NormalQuick),
+]);
 
 #[cfg(test)]
 mod tests {
-    use super::super::SettingsError;
     use super::*;
 
     impl FlashSettings {
         /// The first problem.
-        fn check(&self, evicts: bool) -> Result<(), SettingsError> {
+        fn check(&self, evicts: bool) -> Result<(), String> {
             let mut first = Ok(());
-            self.tell_problems(evicts, &mut |what| first = first.clone().and(Err(SettingsError(what))));
+            self.tell_problems(evicts, &mut |what| first = first.clone().and(Err(what)));
             first
         }
     }
@@ -310,7 +271,7 @@ mod tests {
         assert!(FlashSettings::default().check(true).is_ok());
         assert!(FlashSettings::default().check(false).is_ok());
         let settings = FlashSettings { depth: 5, ..FlashSettings::default() };
-        assert!(settings.check(true).unwrap_err().0.contains("--flash PATH"));
+        assert!(settings.check(true).unwrap_err().contains("--flash PATH"));
         assert!(FlashSettings { devices: one(), ..settings }.check(true).is_ok());
     }
 
@@ -318,7 +279,7 @@ mod tests {
     fn settings_that_would_change_nothing_are_a_mistake() {
         let flash = FlashSettings { devices: one(), ..FlashSettings::default() };
         let refused = |settings: FlashSettings, evicts, says: &str| {
-            let error = settings.check(evicts).expect_err(says).0;
+            let error = settings.check(evicts).expect_err(says);
             assert!(error.contains(says), "{error}");
         };
         assert!(flash.check(false).is_ok());

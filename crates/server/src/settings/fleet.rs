@@ -1,5 +1,6 @@
 //! The servers among which the keys are shared out, and which of them this one is.
 
+use super::values::By;
 use larder_protocol::resp::SLOTS;
 use std::net::{ToSocketAddrs, UdpSocket};
 
@@ -92,6 +93,16 @@ impl FleetSettings {
         Ok(self)
     }
 
+    fn line(&self) -> String {
+        let nodes = self.nodes.iter().map(|node| {
+            let slots: Vec<String> =
+                node.slots.iter().map(|(first, last)| format!("{first}-{last}")).collect();
+            format!("{}={}:{}:{} {}", node.name, node.host, node.port, node.resp_port, slots.join(","))
+        });
+        let nodes: Vec<String> = nodes.collect();
+        format!("version {}, self {}, {}", self.version, self.own, nodes.join("; "))
+    }
+
     /// One sentence about the slots that no server has; `None` = each has one.
     pub(crate) fn doubt(&self) -> Option<String> {
         let mut owned: Vec<(u16, u16)> =
@@ -121,6 +132,12 @@ impl FleetSettings {
         })
     }
 }
+
+/// A fleet in one line: its version, this server, and each server with its slots. Only the settings file sets it.
+pub(super) const FLEET: By<Option<FleetSettings>> = By(
+    |_| Err("it can be changed in the settings file only".to_owned()),
+    |fleet| fleet.as_ref().map(FleetSettings::line).unwrap_or_default(),
+);
 
 /// Whether the host is this machine: one of its addresses can be bound.
 fn is_here(host: &str) -> bool {

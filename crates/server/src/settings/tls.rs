@@ -1,51 +1,37 @@
 //! Encryption of client connections.
 
+use super::defaults::settings;
+use super::names::Names;
 use std::fmt;
 use std::path::PathBuf;
 
-/// How connections are encrypted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TlsSettings {
-    /// Whether TCP listeners are encrypted that do not say otherwise. Default false.
-    pub enabled: bool,
-    /// A PEM file with the server's certificate, and those between it and its authority.
-    pub chain_cert: Option<PathBuf>,
-    /// A file with the private key. `None` = it stands in `chain_cert`.
-    pub key: Option<PathBuf>,
-    /// How the private key is written. Default [`KeyFormat::Pem`].
-    pub key_format: KeyFormat,
-    /// Whether clients show certificates, on listeners that do not say otherwise. Default [`VerifyMode::None`].
-    pub verify: VerifyMode,
-    /// A PEM file with the authorities whose client certificates are accepted.
-    pub ca_cert: Option<PathBuf>,
-    /// Cipher suites that may be used, by their names. Empty = all that are known.
-    pub ciphers: Vec<String>,
-    /// The oldest version of the protocol that is spoken. Default [`TlsVersion::V1_2`].
-    pub min_version: TlsVersion,
-    /// Whether sessions that begin anew are counted, as memcached does with its session cache. Clients can always
-    /// resume their sessions with tickets. Default false.
-    pub session_cache: bool,
-    /// Whether the kernel encrypts, where it can. Default false.
-    pub kernel: bool,
-    /// memcached's buffer for encrypted output, in KiB. It is shown and has no effect. Default 16.
-    pub write_buffer_kib: u32,
-}
-
-impl Default for TlsSettings {
-    fn default() -> TlsSettings {
-        TlsSettings {
-            enabled: false,
-            chain_cert: None,
-            key: None,
-            key_format: KeyFormat::Pem,
-            verify: VerifyMode::None,
-            ca_cert: None,
-            ciphers: Vec::new(),
-            min_version: TlsVersion::V1_2,
-            session_cache: false,
-            kernel: false,
-            write_buffer_kib: 16,
-        }
+settings! {
+    /// How connections are encrypted.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct TlsSettings {
+        /// Whether TCP listeners are encrypted that do not say otherwise.
+        pub enabled: bool = false,
+        /// A PEM file with the server's certificate, and those between it and its authority.
+        pub chain_cert: Option<PathBuf> = None,
+        /// A file with the private key. `None` = it stands in `chain_cert`.
+        pub key: Option<PathBuf> = None,
+        /// How the private key is written.
+        pub key_format: KeyFormat = KeyFormat::Pem,
+        /// Whether clients show certificates, on listeners that do not say otherwise.
+        pub verify: VerifyMode = VerifyMode::None,
+        /// A PEM file with the authorities whose client certificates are accepted.
+        pub ca_cert: Option<PathBuf> = None,
+        /// Cipher suites that may be used, by their names. Empty = all that are known.
+        pub ciphers: Vec<String> = Vec::new(),
+        /// The oldest version of the protocol that is spoken.
+        pub min_version: TlsVersion = TlsVersion::V1_2,
+        /// Whether sessions that begin anew are counted, as memcached does with its session cache. Clients can always
+        /// resume their sessions with tickets.
+        pub session_cache: bool = false,
+        /// Whether the kernel encrypts, where it can.
+        pub kernel: bool = false,
+        /// memcached's buffer for encrypted output, in KiB. It is shown and has no effect.
+        pub write_buffer_kib: u32 = 16,
     }
 }
 
@@ -88,6 +74,18 @@ pub enum VerifyMode {
     Once,
 }
 
+/// The names of the modes, and memcached's numbers of them.
+pub(super) const VERIFY: Names<VerifyMode> = Names(&[
+    ("none", VerifyMode::None),
+    ("request", VerifyMode::Request),
+    ("require", VerifyMode::Require),
+    ("once", VerifyMode::Once),
+    ("0", VerifyMode::None),
+    ("1", VerifyMode::Request),
+    ("2", VerifyMode::Require),
+    ("3", VerifyMode::Once),
+]);
+
 impl VerifyMode {
     /// memcached's number: it shows that of OpenSSL.
     pub fn number(self) -> u8 {
@@ -109,6 +107,19 @@ pub enum TlsVersion {
     V1_3,
 }
 
+/// The names of the versions: those of the standards, of OpenSSL, and memcached's numbers, of which 0 and 1 stand for
+/// versions that are too old.
+pub(super) const VERSIONS: &[(&str, TlsVersion)] = &[
+    ("1.2", TlsVersion::V1_2),
+    ("1.3", TlsVersion::V1_3),
+    ("tlsv1.2", TlsVersion::V1_2),
+    ("tlsv1.3", TlsVersion::V1_3),
+    ("0", TlsVersion::V1_2),
+    ("1", TlsVersion::V1_2),
+    ("2", TlsVersion::V1_2),
+    ("3", TlsVersion::V1_3),
+];
+
 impl fmt::Display for TlsVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -126,6 +137,10 @@ pub enum KeyFormat {
     /// As bytes (ASN.1).
     Der,
 }
+
+/// The names of the formats, and memcached's numbers of them.
+pub(super) const KEY_FORMATS: Names<KeyFormat> =
+    Names(&[("pem", KeyFormat::Pem), ("der", KeyFormat::Der), ("1", KeyFormat::Pem), ("2", KeyFormat::Der)]);
 
 impl KeyFormat {
     /// memcached's number: that of OpenSSL.

@@ -170,7 +170,7 @@ with_both_backends! {
     }
 
     fn unix_sockets_serve_and_replace_a_dead_server(backend) {
-        let directory = std::env::temp_dir().join(format!("larder-io-{}-{backend}", std::process::id()));
+        let directory = std::env::temp_dir().join(format!("larder-io-{}-{backend:?}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
         let path = directory.join("socket");
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());

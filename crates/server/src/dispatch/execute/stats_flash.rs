@@ -3,7 +3,7 @@
 use super::Executor;
 use crate::dispatch::outcome::StatRows;
 use crate::flash::numbers;
-use crate::settings::{ops_name, reclaim_name, recover_name};
+use crate::settings::{DIRECT, PROMOTE, RECLAIM, RECOVER, ops_name};
 use larder_cache::Totals;
 
 impl Executor {
@@ -115,15 +115,15 @@ impl Executor {
             rows.put("flash_zone", known.zone_bytes);
         }
         let on_off = |on| if on { "on" } else { "off" };
-        rows.put("flash_recover", recover_name(flash.recover));
-        rows.put("flash_promote", flash.promote);
+        rows.put("flash_recover", RECOVER.name(flash.recover));
+        rows.put("flash_promote", PROMOTE.name(flash.promote));
         rows.put("flash_admit", flash.admit);
         rows.put("flash_write_budget", flash.write_budget_bytes.unwrap_or(0));
         rows.put("flash_ops", ops_name(flash.ops));
-        rows.put("flash_reclaim", reclaim_name(flash.reclaim));
+        rows.put("flash_reclaim", RECLAIM.name(flash.reclaim));
         rows.put("flash_fill", flash.fill_percent);
         rows.put("flash_cutoff", flash.cutoff_s);
-        rows.put("flash_direct", flash.direct);
+        rows.put("flash_direct", DIRECT.name(flash.direct));
         rows.put("flash_segment", flash.segment_bytes.unwrap_or(0));
         rows.put("flash_generations", on_off(flash.generations));
         rows.put("flash_save", on_off(flash.save));

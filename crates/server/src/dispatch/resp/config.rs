@@ -2,9 +2,9 @@
 
 use super::glob;
 use super::shared::Shared;
-use crate::dispatch::live::{self, Change, Running, SETTINGS};
+use crate::dispatch::live::Running;
 use crate::dispatch::state::ServerState;
-use crate::settings::Settings;
+use crate::settings::{Change, Row, Settings, check, table};
 use larder_cache::Cache;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -171,31 +171,28 @@ fn set_memory(server: &Server<'_>, value: &str) -> Result<(), String> {
 fn change(server: &Server<'_>, name: &str, change: impl FnOnce(&mut Settings)) -> Result<(), String> {
     let mut wanted = Settings::clone(&server.state.in_effect());
     change(&mut wanted);
-    wanted.check().map_err(|error| error.0)?;
+    check(&wanted)?;
     Running { state: server.state, cache: server.cache }.change_one(name, &wanted)
 }
 
 /// Changes one setting to a value that is written as in the settings file.
 fn set_by_name(server: &Server<'_>, name: &str, value: &str) -> Result<(), String> {
-    let host = server.state.host().ok_or("the server runs without a command line")?;
+    let row = table::by_name(name).ok_or("there is no such setting")?;
     let mut wanted = Settings::clone(&server.state.in_effect());
-    host.set(&mut wanted, name, value)?;
+    row.set(&mut wanted, value)?;
     change(server, name, |settings| *settings = wanted)
 }
 
 /// Changes settings of the table, which belong together: all of them, or none where one of their values is wrong.
 fn set_of_table(
     server: &Server<'_>,
-    changes: &[(&'static live::Setting, String)],
+    changes: &[(&'static Row, String)],
 ) -> Result<(), (&'static str, String)> {
-    let Some(host) = server.state.host() else { return Ok(()) };
     let mut wanted = Settings::clone(&server.state.in_effect());
     for (setting, value) in changes {
-        let is_same = (setting.text)(&wanted) == *value;
+        let is_same = setting.text(&wanted) == *value;
         match setting.change {
-            Change::Live(_) => {
-                host.set(&mut wanted, setting.name, value).map_err(|what| (setting.name, what))?
-            }
+            Change::Live(_) => setting.set(&mut wanted, value).map_err(|what| (setting.name, what))?,
             _ if is_same => {}
             Change::ByFile(_) => {
                 return Err((
@@ -203,11 +200,13 @@ fn set_of_table(
                     "can't set protected config: the settings file only can".to_owned(),
                 ));
             }
-            Change::AtStart(_) => return Err((setting.name, "can't set immutable config".to_owned())),
+            Change::AtStart(_) | Change::NoSetting => {
+                return Err((setting.name, "can't set immutable config".to_owned()));
+            }
         }
     }
     let last = changes.last().map_or("", |(setting, _)| setting.name);
-    wanted.check().map_err(|error| (last, error.0))?;
+    check(&wanted).map_err(|what| (last, what))?;
     let settings: Vec<_> = changes.iter().map(|(setting, _)| *setting).collect();
     let done = Running { state: server.state, cache: server.cache }.change(&settings, &wanted);
     let failed = settings.iter().zip(done).find_map(|(setting, done)| Some((setting.name, done.err()?)));
@@ -215,8 +214,8 @@ fn set_of_table(
 }
 
 /// The settings of the table that have no name in Redis: they have the names of the settings file.
-fn of_table() -> impl Iterator<Item = &'static live::Setting> {
-    SETTINGS.iter().filter(|setting| PARAMETERS.iter().all(|parameter| parameter.name != setting.name))
+fn of_table() -> impl Iterator<Item = &'static Row> {
+    table::settings().filter(|setting| PARAMETERS.iter().all(|parameter| parameter.name != setting.name))
 }
 
 /// The settings whose names match one of these patterns, with their values.
@@ -230,7 +229,7 @@ pub(in crate::dispatch) fn get<'a>(
     let mut found: Vec<_> = wanted.map(|parameter| (parameter.name, (parameter.get)(server))).collect();
     let in_effect = server.state.in_effect();
     let more = of_table().filter(|setting| is_wanted(setting.name));
-    found.extend(more.map(|setting| (setting.name, (setting.text)(&in_effect))));
+    found.extend(more.map(|setting| (setting.name, setting.text(&in_effect))));
     found
 }
 
@@ -273,8 +272,7 @@ pub(in crate::dispatch) fn set<'a>(
         })
     };
     set_all().map_err(|(name, why)| {
-        let live: Vec<_> =
-            SETTINGS.iter().filter(|setting| matches!(setting.change, Change::Live(_))).collect();
+        let live: Vec<_> = table::settings().filter(|row| matches!(row.change, Change::Live(_))).collect();
         Running { state: server.state, cache: server.cache }.change(&live, &before);
         server.resp.slower_than_us.store(slower_than_us, Relaxed);
         server.resp.slow_max.store(slow_max, Relaxed);

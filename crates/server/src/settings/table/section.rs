@@ -1,0 +1,57 @@
+//! What only the settings file has: the keys of `[flash.tuning]`, and the fleet.
+
+use crate::settings::flash::{DIRECT, PROMOTE, RECLAIM};
+use crate::settings::fleet::FLEET;
+use crate::settings::row::{At, Change, DEVICES, LIVE, ROW, Row, Takes, Topic, at};
+use crate::settings::values::{Bytes, Maybe, ON_OFF, OPS, Whole};
+
+const TUNING: Row = Row { topic: Topic::Tuning, takes: Takes::Value("VALUE"), change: DEVICES, ..ROW };
+
+#[rustfmt::skip] // A row reads as a card.
+pub(super) static ROWS: &[Row] = &[
+    Row { name: "flash.tuning.fill", example: "70", figure: "alwa",
+        help: "percentage of the flash that live items may take, 10 to 95; beyond it the coldest ones go, and the rest \
+               is what keeps rewriting cheap",
+        value: at!(flash.fill_percent, Whole(10, 95)), ..TUNING },
+    Row { name: "flash.tuning.generations", example: "off", figure: "index_bytes_per_item",
+        help: "merge old segments into sorted generations when the index of the log is crowded, on or off: an item \
+               then takes about a third less memory, and is written once more",
+        value: at!(flash.generations, ON_OFF), ..TUNING },
+    Row { name: "flash.tuning.reclaim", example: "quick", figure: "quick_drops",
+        help: "how space is freed: greedy (the zone with the fewest live bytes, whose live items are written again), \
+               quick (the oldest zone, with all in it), normal-quick (greedy, but many old zones at once when erased \
+               space runs short) or adaptive (greedy, but while there is space only zones with much garbage)",
+        value: at!(flash.reclaim, RECLAIM), ..TUNING },
+    Row { name: "flash.tuning.ops", example: "static=10", figure: "drops_forced",
+        help: "how much erased space is held ready: queuing (computed from the rates of writing and erasing), \
+               heuristic (doubled whenever it runs short) or static=PERCENT, 1 to 90",
+        value: at!(flash.ops, OPS), ..TUNING },
+    Row { name: "flash.tuning.cutoff", example: "300", figure: "survivor_bytes",
+        help: "an item that expires within so many seconds counts as expired when its zone is freed, 0 to 2147483647",
+        value: at!(flash.cutoff_s, Whole(0, i32::MAX as u32)), ..TUNING },
+    Row { name: "flash.tuning.promote", example: "strict", figure: "elided",
+        help: "what a read from flash does: lazy (an item that is read again soon moves to memory, and its copy on \
+               flash stays) or strict (every item that is read moves to memory and leaves flash)",
+        value: at!(flash.promote, PROMOTE), ..TUNING },
+    Row { name: "flash.tuning.save", example: "off", figure: "items",
+        help: "write the items in memory to flash when the server stops, on or off: with off, the stop is quick and \
+               these items are lost",
+        value: at!(flash.save, ON_OFF), change: LIVE, ..TUNING },
+    Row { name: "flash.tuning.depth", example: "16", figure: "flash_fetch_duration",
+        help: "most reads that one worker has under way on the flash, 1 to 4096",
+        value: at!(flash.depth, Whole(1, 4096)), ..TUNING },
+    Row { name: "flash.tuning.direct", example: "off", figure: "flash_fetch_duration",
+        help: "bypass the system's page cache (O_DIRECT): on, off, or auto, which does so where the file system can",
+        value: at!(flash.direct, DIRECT), ..TUNING },
+    Row { name: "flash.tuning.zone", example: "64m", figure: "zones_free",
+        help: "size of a zone, the unit of erasing, of a file or plain block device: 64k to 16g, about a 256th of the \
+               device if not given; fixed when the device is formatted",
+        value: at!(flash.zone_bytes, Maybe(Bytes(1, 64 << 10, 16 << 30))), ..TUNING },
+    Row { name: "flash.tuning.segment", example: "4m", figure: "segments_waiting",
+        help: "largest size of a segment, the unit of writing: 64k to 1g, at most a zone; as zone and memory allow if \
+               not given",
+        value: at!(flash.segment_bytes, Maybe(Bytes(1, 64 << 10, 1 << 30))), ..TUNING },
+    Row { name: "fleet", topic: Topic::Section,
+        value: at!(fleet, FLEET),
+        change: Change::ByFile(|running, _, new| { running.set_fleet(new.fleet.as_ref()); Ok(()) }), ..ROW },
+];
