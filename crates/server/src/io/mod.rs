@@ -193,13 +193,8 @@ impl Bound {
         let Bound { tls, backend, shared, bells, polls, sockets } = self;
         let make_service = Arc::new(make_service);
         let unix = sockets.unix_file;
-        let mut running = Running {
-            addresses: sockets.addresses,
-            backend,
-            shared: Arc::clone(&shared),
-            threads: Vec::new(),
-            unix,
-        };
+        let mut running =
+            Running { addresses: sockets.addresses, shared: Arc::clone(&shared), threads: Vec::new(), unix };
         let wants_kernel = tls.as_ref().is_some_and(|tls| tls.wants_kernel());
         for (number, poll) in polls.into_iter().enumerate() {
             let shared = Arc::clone(&shared);
@@ -306,7 +301,6 @@ impl WorkerStart {
 #[derive(Debug)]
 pub struct Running {
     addresses: Addresses,
-    backend: Backend,
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<io::Result<()>>>,
     unix: Option<PathBuf>,
@@ -316,11 +310,6 @@ impl Running {
     /// The addresses that the server listens on.
     pub fn addresses(&self) -> &Addresses {
         &self.addresses
-    }
-
-    /// The backend in use: [`Backend::Ring`] or [`Backend::Poll`].
-    pub fn backend(&self) -> Backend {
-        self.backend
     }
 
     /// A handle that stops the server.
