@@ -1,5 +1,5 @@
 //! Compares the hitmap on a CUDA device with the one on the CPU, with a stand-in for the driver: every line of the
-//! code runs except the device's own. `examples/cuda_curve.rs` does the same on a real device.
+//! code runs except the device's own. `crates/laboratory/examples/cuda_curve.rs` does the same on a real device.
 
 #![cfg(not(miri))]
 

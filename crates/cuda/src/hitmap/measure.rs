@@ -1,4 +1,4 @@
-//! Timing of a batch, for the figures of Catalyst's Fig. 9 (`examples/cuda_curve.rs`).
+//! Timing of a batch, for the figures of Catalyst's Fig. 9 (`crates/laboratory/examples/cuda_curve.rs`).
 
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,7 @@
 //! How near the curve that a server keeps of itself is to the exact one, on traces.
 //!
 //! ```text
-//! cargo run --release -p larder-sim --example live_curve -- 8192 TRACE...
+//! cargo run --release -p larder-laboratory --example live_curve -- 8192 TRACE...
 //! ```
 //!
 //! The first number is the most keys of the sample. Every request is a read, and a miss stores the item. The cache

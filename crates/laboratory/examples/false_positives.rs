@@ -1,6 +1,6 @@
 //! How often a map is wrong about a key that was never marked, by the load of the map.
 //!
-//! `cargo run --release -p larder-temperature --example false_positives`. Each item is marked once, or as often as the
+//! `cargo run --release -p larder-laboratory --example false_positives`. Each item is marked once, or as often as the
 //! row says; then a million other keys are looked up.
 
 use larder_temperature::{Digest, Hitmap, LineHitmap, PublishedHitmap, PublishedOptions, Reference};

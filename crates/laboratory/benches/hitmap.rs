@@ -1,7 +1,7 @@
 //! The time of a mark, a zone and an aging, for maps of 1 M and 16 M items. The fastest of seven runs is shown, because
 //! other work on the machine can only slow a run down, and the median.
 //!
-//! `cargo bench -p larder-temperature --bench hitmap`. The maps are as full as they get in use: each item was marked
+//! `cargo bench -p larder-laboratory --bench hitmap`. The maps are as full as they get in use: each item was marked
 //! once on average since the last aging. *random*: all items are equally likely. *hot*: a thousand items in the top
 //! level.
 

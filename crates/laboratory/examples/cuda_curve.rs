@@ -1,7 +1,7 @@
 //! The hitmap on a real CUDA device: whether it is correct, and how fast it is for each batch size (Catalyst, Fig.
 //! 9, and section 4.3.8 for managed memory).
 //!
-//! `cargo run --release -p larder-cuda --example cuda_curve -- [DEVICE [ITEMS [REFERENCES]]]`
+//! `cargo run --release -p larder-laboratory --example cuda_curve -- [DEVICE [ITEMS [REFERENCES]]]`
 //!
 //! ITEMS is the number of items that the measured maps are sized for (100 million by default, about as large as the
 //! paper's). REFERENCES is the number of references for which the results are compared (10 million by default).
