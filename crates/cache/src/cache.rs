@@ -16,7 +16,7 @@ use crate::penalties::Penalties;
 use crate::recovery::{Recovered, recover};
 use crate::references::pages_bytes_max;
 use crate::save::{Saved, settle_flash};
-use crate::sizing::{NoCurve, Sizing, SizingDesk};
+use crate::sizing::{NoCurve, Sizing, SizingCurves};
 use crate::temperature::{TemperatureKind, TemperatureStats};
 use crate::transfers::Transfers;
 use larder_allocation::{WorthMode, WorthOptions};
@@ -42,7 +42,7 @@ pub struct Cache {
     hot_keys: HotKeys,
     large_keys: LargeKeys,
     /// What other sizes of the cache would miss.
-    pub(crate) sizing: SizingDesk,
+    pub(crate) sizing: SizingCurves,
     /// The largest item, in bytes (`-I`).
     item_bytes_max: u64,
     temperature: TemperatureKind,
@@ -86,7 +86,7 @@ impl Cache {
             + Penalties::bytes_for(options.limit_bytes)
             + HotKeys::BYTES
             + LargeKeys::BYTES
-            + SizingDesk::bytes_for(options.limit_bytes, options.workers, demoter.is_some());
+            + SizingCurves::bytes_for(options.limit_bytes, options.workers, demoter.is_some());
         let store = ItemStore::new(&options, needs, kept_bytes)?;
         let policy = temperature.build_on(options.device);
         let keeper = KeeperHandle::new(&store, policy, temperature.logs_all());
@@ -97,7 +97,7 @@ impl Cache {
         let is_lasting = demoter.is_some() || recovered.is_some();
         let cache = Arc::new(Cache {
             keeper,
-            sizing: SizingDesk::new(
+            sizing: SizingCurves::new(
                 options.limit_bytes,
                 options.workers,
                 demoter.as_ref().map(|demoter| demoter.flash().device_bytes()),

@@ -242,7 +242,7 @@ impl Room {
 }
 
 /// The samples behind the curves, and the way of uses to them.
-pub(crate) struct SizingDesk {
+pub(crate) struct SizingCurves {
     pub(crate) uses: PageQueue<UseRecord>,
     room: Room,
     samples: Mutex<Samples>,
@@ -267,7 +267,7 @@ struct OfNamespace {
     reads_seen: u64,
 }
 
-impl SizingDesk {
+impl SizingCurves {
     /// The bytes that the samples and pages take under a memory limit while there is no namespace.
     pub(crate) fn bytes_for(limit_bytes: u64, workers: usize, has_flash: bool) -> u64 {
         let room = Room::new(limit_bytes, workers, has_flash);
@@ -275,10 +275,10 @@ impl SizingDesk {
     }
 
     /// Empty samples. `flash_bytes` = what flash holds.
-    pub(crate) fn new(limit_bytes: u64, workers: usize, flash_bytes: Option<u64>) -> SizingDesk {
+    pub(crate) fn new(limit_bytes: u64, workers: usize, flash_bytes: Option<u64>) -> SizingCurves {
         let room = Room::new(limit_bytes, workers, flash_bytes.is_some());
         let sample = || new_sample(room.shares(0).whole);
-        SizingDesk {
+        SizingCurves {
             uses: PageQueue::new(QUEUE_PAGES, PAGE_USES),
             room,
             samples: Mutex::new(Samples {
@@ -496,12 +496,12 @@ mod tests {
     fn the_samples_are_a_small_part_of_the_limit() {
         assert_eq!(size_of::<UseRecord>(), 16);
         for (limit_mib, has_flash) in [(128u64, false), (1024, false), (1024, true), (1 << 20, true)] {
-            let bytes = SizingDesk::bytes_for(limit_mib << 20, 4, has_flash);
+            let bytes = SizingCurves::bytes_for(limit_mib << 20, 4, has_flash);
             assert!(bytes * SHARE <= limit_mib << 20, "{bytes} B of {limit_mib} MiB");
         }
         let whole = |limit_mib: u64| Room::new(limit_mib << 20, 4, false).shares(0).whole;
         assert_eq!((whole(64), whole(1024)), (KEYS_MIN, KEYS_MAX));
-        assert!(SizingDesk::bytes_for(8 << 20, 4, false) < 256 << 10);
+        assert!(SizingCurves::bytes_for(8 << 20, 4, false) < 256 << 10);
     }
 
     #[test]
