@@ -2,7 +2,6 @@
 
 use crate::limits::CLASSES_MAX;
 use crate::reply;
-use crate::request::Request;
 use crate::scan::{Words, abbreviates, number_f64, number_i32, number_u32};
 
 /// `debugtime <seconds>|p|r`.
@@ -332,14 +331,6 @@ fn cachedump(mut words: Words<'_>) -> Arguments<StatsKind<'static>> {
         (Some(class), Some(_)) if class >= CLASSES_MAX => Err(reply::ILLEGAL_SLAB),
         (Some(class), Some(limit)) => Ok(StatsKind::Cachedump { class, limit }),
         _ => Err(reply::BAD_FORMAT),
-    }
-}
-
-/// `config get cluster`, the one setting that clients ask for.
-pub(crate) fn config(mut words: Words<'_>) -> Arguments<Request<'_>> {
-    match (words.next(), words.next(), words.next()) {
-        (Some(b"get"), Some(b"cluster"), None) => Ok(Request::Fleet),
-        _ => Err(reply::ERROR),
     }
 }
 

@@ -92,7 +92,7 @@ fn administer<'a>(line: &Line<'a>, command: &[u8], words: Words<'a>) -> Step<'a>
         b"lru" => admin::lru(words).map(Request::Lru),
         b"lru_crawler" => admin::lru_crawler(words).map(Request::LruCrawler),
         b"extstore" => admin::extstore(words).map(Request::Extstore),
-        b"config" => admin::config(words),
+        b"config" => config(words),
         b"refresh_certs" => Ok(Request::RefreshCerts),
         _ if last.len() < line.text.len() && last.starts_with(b"HTTP/") => return Step::Close,
         _ => Err(reply::ERROR),
@@ -103,6 +103,14 @@ fn administer<'a>(line: &Line<'a>, command: &[u8], words: Words<'a>) -> Step<'a>
             line.reject(reply::OK, noreply, 0)
         }
         request => line.answer(request, noreply),
+    }
+}
+
+/// `config get cluster`, the one setting that clients ask for.
+fn config(mut words: Words<'_>) -> Result<Request<'_>, &'static str> {
+    match (words.next(), words.next(), words.next()) {
+        (Some(b"get"), Some(b"cluster"), None) => Ok(Request::Fleet),
+        _ => Err(reply::ERROR),
     }
 }
 
@@ -167,8 +175,8 @@ fn keyed<'a>(
     line.answer(read(key, words, noreply), noreply)
 }
 
-/// Extra words are ignored, as in memcached. But a line with so many words that they cannot be an old time and a
-/// `noreply` is refused, as libmemcached's conformance test expects.
+/// Extra words are ignored, as in memcached. But a line with more of them than an old time and a `noreply` is refused,
+/// as libmemcached's conformance test expects.
 fn delete<'a>(key: &'a [u8], words: Words<'a>, noreply: bool) -> Result<Request<'a>, &'static str> {
     if words.count() >= DELETE_WORDS_MAX {
         return Err(reply::BAD_FORMAT);

@@ -163,7 +163,7 @@ impl Command {
         self.flags & flag != 0
     }
 
-    /// Whether it may have so many arguments, its name included.
+    /// Whether it may have `count` arguments, its name included.
     #[inline]
     pub fn takes(&self, count: usize) -> bool {
         let arity = usize::from(self.arity.unsigned_abs());

@@ -1,12 +1,7 @@
 //! A request as a line of words: `SET key "two words"`.
 
 use super::args::Args;
-use super::parse::Fault;
-
-/// The bytes that separate words, which are those of C's `isspace`.
-pub(super) fn is_space(byte: u8) -> bool {
-    matches!(byte, b' ' | b'\t'..=b'\r')
-}
+use super::parse::{Fault, is_space};
 
 /// Rewrites a line of words as bulk strings in `buffer`, and returns them as arguments. There is at least one word,
 /// unless the line is blank or begins with a NUL byte.

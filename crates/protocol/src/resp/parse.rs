@@ -41,13 +41,13 @@ pub struct Resume {
     count: usize,
     /// Where the first argument begins.
     start: usize,
-    /// For a request without its first line end: so many bytes have none.
+    /// For a request without its first line end: how many bytes have none.
     without_end: usize,
 }
 
 impl Resume {
-    /// The request of so many bytes with these arguments is read to its end. It is executed in parts, and is not read
-    /// again for each of them.
+    /// The request of `consumed` bytes with these arguments is read to its end. It is executed in parts, and is not
+    /// read again for each of them.
     pub fn whole(args: Args<'_>, consumed: usize) -> Resume {
         let start = consumed.saturating_sub(args.bytes().len());
         Resume { at: consumed, seen: args.len(), count: args.len(), start, without_end: consumed }
@@ -195,7 +195,7 @@ fn inline<'a>(input: &'a [u8], resume: &mut Resume) -> Step<'a> {
     }
     let (line, consumed) = (&input[..newline], newline + 1);
     let line = line.strip_suffix(b"\r").unwrap_or(line);
-    match line.iter().all(|byte| super::inline::is_space(*byte)) {
+    match line.iter().all(|byte| is_space(*byte)) {
         true => Step::Nothing { consumed },
         false => Step::Inline { line, consumed },
     }
@@ -309,4 +309,9 @@ fn header<'a>(input: &'a [u8], from: usize, resume: &mut Resume, too_big: Fault)
             Header::Missing
         }
     }
+}
+
+/// The bytes that separate words, which are those of C's `isspace`.
+pub(super) fn is_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t'..=b'\r')
 }

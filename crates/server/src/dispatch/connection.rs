@@ -24,10 +24,8 @@ pub struct Connection<S> {
     pub(super) output: Output,
     pub(super) progress: Progress,
     protocol: Protocol,
-    /// What the client may do. `None` = it has to log in first.
-    access: Option<Access>,
-    /// The keys of the client. `None` = all.
-    own_keys: Option<Arc<OwnKeys>>,
+    /// What the client may do, and with which keys. `None` = it has to log in first.
+    rights: Option<Rights>,
     /// The client may do everything, with all keys.
     may_do_all: bool,
     /// The client has to log in before its input is read as requests.
@@ -64,8 +62,7 @@ impl<S: SessionState> Connection<S> {
             output: Output::new(pool.clone(), is_datagram),
             progress: Progress::new(peer.id, peer.fd, is_datagram),
             protocol,
-            access,
-            own_keys: None,
+            rights: access.map(|access| Rights { access, keys: None }),
             may_do_all: false,
             is_locked: false,
             has_begun_sasl: false,
@@ -84,9 +81,9 @@ impl<S: SessionState> Connection<S> {
 
     /// The protocol or the access has changed.
     fn settle(&mut self) {
-        self.is_locked = self.protocol == Protocol::Text && self.access.is_none();
-        self.may_do_all = self.access == Some(Access::Full) && self.own_keys.is_none();
-        if self.protocol == Protocol::Text && self.own_keys.is_some() {
+        self.is_locked = self.protocol == Protocol::Text && self.rights.is_none();
+        self.may_do_all = self.access() == Some(Access::Full) && self.own_keys().is_none();
+        if self.protocol == Protocol::Text && self.own_keys().is_some() {
             self.protocol = Protocol::TextOfOwnKeys;
         }
     }
@@ -121,7 +118,7 @@ impl<S: SessionState> Connection<S> {
 
     #[inline]
     pub(super) fn access(&self) -> Option<Access> {
-        self.access
+        self.rights.as_ref().map(|rights| rights.access)
     }
 
     /// Whether the client may do everything, with all keys.
@@ -133,17 +130,15 @@ impl<S: SessionState> Connection<S> {
     /// The keys of the client. `None` = all.
     #[inline]
     pub(super) fn own_keys(&self) -> Option<&Arc<OwnKeys>> {
-        self.own_keys.as_ref()
+        self.rights.as_ref()?.keys.as_ref()
     }
 
     /// The client has logged in, or has failed to.
     pub(super) fn set_rights(&mut self, rights: Option<Rights>) {
-        (self.access, self.own_keys) = match rights {
-            Some(Rights { access, keys }) => (Some(access), keys),
-            None => (None, None),
-        };
+        self.rights = rights;
+        let has_own_keys = self.own_keys().is_some();
         if let Some(session) = &mut self.session {
-            session.has_own_keys(self.own_keys.is_some());
+            session.has_own_keys(has_own_keys);
         }
         self.settle();
     }
@@ -165,9 +160,9 @@ impl<S: SessionState> Connection<S> {
         self.swallow > 0 || self.progress.busy.is_some() || self.is_locked
     }
 
-    /// After a key of a retrieval, which is not its last: the next one comes in another turn if so many were answered
-    /// in this one. What a datagram asks for is answered in one turn. While buffers are short, whoever keeps input and
-    /// sends nothing may have to go: then there is no pause.
+    /// After a key of a retrieval, which is not its last: the next one comes in another turn if `keys_at_once` were
+    /// answered in this one. What a datagram asks for is answered in one turn. While buffers are short, whoever keeps
+    /// input and sends nothing may have to go: then there is no pause.
     #[inline]
     pub(super) fn pause_if_due(&mut self, keys_at_once: usize) {
         let is_due = self.keys_done.is_multiple_of(keys_at_once) && !self.output.is_limited();

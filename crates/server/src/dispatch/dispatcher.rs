@@ -58,6 +58,9 @@ enum Work<'a> {
     Resp(resp::Work<'a>),
 }
 
+// The entries of the window stay as small as they can be.
+const _: () = assert!(size_of::<Work<'_>>() == size_of::<memcached::Work<'_>>());
+
 impl<'a> From<memcached::Work<'a>> for Work<'a> {
     #[inline(always)]
     fn from(work: memcached::Work<'a>) -> Work<'a> {

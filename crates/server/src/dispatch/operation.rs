@@ -194,7 +194,7 @@ pub(super) struct DeleteItem<'a> {
 /// A change of the server's clock, for tests.
 #[derive(Clone, Copy)]
 pub(super) enum ClockChange {
-    /// Moves the clock by so many seconds.
+    /// Moves the clock by this number of seconds.
     Move(i64),
     Pause,
     Resume,
@@ -352,7 +352,7 @@ pub(super) enum ListingForm {
     Everything,
     /// The key.
     Keys,
-    /// The key, the length of the value and the expiry, up to so many items and bytes of reply.
+    /// The key, the length of the value and the expiry, up to a number of items and of bytes of reply.
     Sizes { items_left: usize, bytes_left: usize },
 }
 

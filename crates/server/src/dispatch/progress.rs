@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// After so many results a connection goes on, though others of its reads are still on their way.
+/// After this number of results a connection goes on, though others of its reads are still on their way.
 pub(super) const RESULTS_AT_ONCE: u32 = 16;
 
 /// How many items there are of each size in bytes, rounded up.
@@ -72,6 +72,14 @@ impl Progress {
         self.waits || self.busy.as_ref().is_some_and(is_replying)
     }
 
+    /// The rest of a large value follows, and behind it `tail`. `None` = there is none.
+    #[inline]
+    pub(super) fn send(&mut self, source: Option<ValueSource>, tail: Tail) {
+        if let Some(source) = source {
+            self.busy = Some(Busy::Sending(Sending { source, tail }));
+        }
+    }
+
     /// The client watches.
     pub(super) fn watcher(&self) -> Option<&Arc<Watcher>> {
         if let Some(Busy::Watching(watcher)) = &self.busy { Some(watcher) } else { None }
@@ -117,7 +125,7 @@ pub(super) struct KeyRead {
     pub(super) with_cas: bool,
     /// The item gets this expiry.
     pub(super) exptime: Option<i32>,
-    /// So many keys of the line follow.
+    /// How many keys of the line follow.
     pub(super) left: usize,
 }
 

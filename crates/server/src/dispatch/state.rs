@@ -54,11 +54,19 @@ pub struct ServerState {
     fleet: CurrentFleet,
     watch: Arc<Watch>,
     verbosity: AtomicU8,
-    totals_at_reset: RwLock<Totals>,
-    yields: AtomicU64,
+    counts: Counts,
     /// The times of each worker's requests.
     latencies: Mutex<Vec<Arc<WorkerLatency>>>,
     started: Instant,
+}
+
+/// What is counted beside what the cache counts.
+#[derive(Default)]
+struct Counts {
+    /// The cache's totals at the last `stats reset`.
+    totals_at_reset: RwLock<Totals>,
+    /// How often connections had more requests than `-R` allows in one go.
+    yields: AtomicU64,
 }
 
 impl ServerState {
@@ -83,8 +91,7 @@ impl ServerState {
             users: RwLock::new(users),
             prefixes: PrefixCounts::new(settings.detail_enabled, settings.prefix_delimiter),
             verbosity: AtomicU8::new(settings.verbosity),
-            totals_at_reset: RwLock::default(),
-            yields: AtomicU64::new(0),
+            counts: Counts::default(),
             latencies: Mutex::default(),
             started: Instant::now(),
             in_effect: RwLock::new(Arc::new(settings.clone())),
@@ -205,25 +212,25 @@ impl ServerState {
 
     /// The cache's totals at the last `stats reset`.
     pub(super) fn totals_at_reset(&self) -> Totals {
-        self.totals_at_reset.read().expect("no panic under this lock").clone()
+        self.counts.totals_at_reset.read().expect("no panic under this lock").clone()
     }
 
-    /// A connection had more requests than are answered in one go, so many times over.
+    /// A connection had more requests than are answered in one go, `times` times over.
     pub(super) fn count_yields(&self, times: usize) {
-        self.yields.fetch_add(times as u64, Ordering::Relaxed);
+        self.counts.yields.fetch_add(times as u64, Ordering::Relaxed);
     }
 
     /// How often connections had more requests than `-R` allows in one go.
     pub(super) fn yields(&self) -> u64 {
-        self.yields.load(Ordering::Relaxed)
+        self.counts.yields.load(Ordering::Relaxed)
     }
 
     /// `stats reset`: counts are shown from `totals` on.
     pub(super) fn reset_counts(&self, totals: Totals) {
-        *self.totals_at_reset.write().expect("no panic under this lock") = totals;
+        *self.counts.totals_at_reset.write().expect("no panic under this lock") = totals;
         self.prefixes.clear();
         self.watch.reset_counts();
-        self.yields.store(0, Ordering::Relaxed);
+        self.counts.yields.store(0, Ordering::Relaxed);
         if let Some(drivers) = &self.drivers {
             drivers.counters.reset();
         }

@@ -1,6 +1,6 @@
 //! The sample of requests that hot keys are counted from.
 //!
-//! A sample in time: one key in so many, at random distances, of all keys that pass through the windows. A sample of
+//! A sample in time: one key in `interval`, at random distances, of all keys that pass through the windows. A sample of
 //! keys, such as policies have, would miss a hot key that is not in it. In a second each worker samples about
 //! [`SAMPLES_PER_S`] keys, whatever comes, and one key in [`INTERVAL_MIN`] at most.
 
@@ -9,14 +9,14 @@ const SAMPLES_PER_S: u64 = 1000;
 /// The fewest and the most keys of which one is sampled.
 const INTERVAL_MIN: u64 = 64;
 const INTERVAL_MAX: u64 = 1 << 16;
-/// One sampled key in so many is looked up, for the size of its item.
+/// One sampled key in this number is looked up, for the size of its item.
 const SIZES_SHARE: u64 = 8;
 
 /// Which keys are sampled.
 pub(super) struct Sampler {
     /// Keys that still pass by before the next one that is sampled. Below 0: that one is in the present window.
     left: i64,
-    /// One key in so many is sampled.
+    /// One key in this number is sampled.
     interval: u64,
     /// Keys that were sampled in the present second, and how many they stand for.
     sampled: u64,
@@ -35,14 +35,14 @@ impl Sampler {
         }
     }
 
-    /// So many keys pass by. Returns whether one of them is sampled.
+    /// `keys` keys pass by. Returns whether one of them is sampled.
     #[inline(always)]
     pub(super) fn passes(&mut self, keys: usize) -> bool {
         self.left -= keys as i64;
         self.left < 0
     }
 
-    /// Names the sampled ones of so many keys: which they are, how many each stands for, and whether its item is looked
+    /// Names the sampled ones of `keys` keys: which they are, how many each stands for, and whether its item is looked
     /// up.
     #[cold]
     pub(super) fn each(&mut self, keys: usize, mut sampled: impl FnMut(usize, u64, bool)) {
@@ -82,7 +82,7 @@ impl Sampler {
 mod tests {
     use super::*;
 
-    /// Seconds with so many keys each, in windows of 16. Returns how many were sampled in each second, and how many
+    /// Seconds with `keys` keys each, in windows of 16. Returns how many were sampled in each second, and how many
     /// they stood for.
     fn seconds(sampler: &mut Sampler, keys: u64, seconds: usize) -> Vec<(u64, u64)> {
         let second = |_| {

@@ -1,7 +1,7 @@
 //! Changes that depend on the present item: what clients of Redis ask for.
 
 use super::Executor;
-use super::look::show_copy;
+use super::parts::{has_head, show_copy};
 use crate::dispatch::decimal::Decimal;
 use crate::dispatch::operation::{Change, Condition, CopyItem, ExpireIf, ItemKey, NewExpiry};
 use crate::dispatch::outcome::{EditOutcome, Outcome, Tail};
@@ -15,6 +15,9 @@ use xxhash_rust::xxh3::xxh3_64;
 const INTEGER_BYTES_MAX: usize = 20;
 /// The longest text of a decimal number. The limit is Redis's (`MAX_LONG_DOUBLE_CHARS`).
 const DECIMAL_BYTES_MAX: usize = 5 * 1024;
+
+/// An item that is made of none.
+const NEW: Made = Made { flags: 0, expiry: Expiry::NEVER, in_parts: false };
 
 /// What an edit found out beside what becomes of the item.
 #[derive(Default)]
@@ -63,15 +66,6 @@ impl Present<'_> {
             }
         }
     }
-
-    /// The item with another value.
-    fn with_new_value(&self) -> Made {
-        Made {
-            flags: self.hit.item.flags(),
-            expiry: self.hit.expiry(),
-            in_parts: self.hit.item.is_changed_in_parts(),
-        }
-    }
 }
 
 impl Executor {
@@ -113,9 +107,9 @@ impl Executor {
         let mut decide = |worker: &Worker, hit: Option<&Hit<'_>>, buffer: &mut Vec<u8>| {
             seen = Seen::default();
             let present = hit.map(|hit| Present { worker, hit, head: key.head.len() });
-            let present = present.filter(|present| starts_with(present, key.head));
+            let present = present.filter(|present| has_head(worker, present.hit, key.head));
             seen.existed = present.is_some();
-            decide(change, key, present.as_ref(), now_ms, buffer, &mut seen)
+            Decision { key, present: present.as_ref(), now_ms, buffer, seen: &mut seen }.take(change)
         };
         let is_uploaded = upload.is_some();
         let edited = match upload {
@@ -203,7 +197,9 @@ impl Executor {
     /// Copies an item to another key.
     pub(super) fn copy(&mut self, copy: &CopyItem<'_>) -> Copied {
         let CopyItem { from, to, replaces, moves } = *copy;
-        let Some(hit) = self.worker.peek(from.hash, from.key).filter(|hit| self.has_head(hit, &from)) else {
+        let Some(hit) =
+            self.worker.peek(from.hash, from.key).filter(|hit| has_head(&self.worker, hit, from.head))
+        else {
             return Copied::NotFound;
         };
         let large = if from.head.is_empty() && to.head.is_empty() { 0 } else { hit.value_bytes() as usize };
@@ -238,15 +234,6 @@ impl Change<'_> {
     }
 }
 
-fn starts_with(present: &Present<'_>, head: &[u8]) -> bool {
-    if head.is_empty() {
-        return true;
-    }
-    let mut own = Vec::with_capacity(head.len());
-    present.worker.copy_part(present.hit, 0, head.len(), &mut own);
-    own == head
-}
-
 /// Whether a time of the server's clock is past.
 fn is_past(expiry: Expiry, now_ms: i64) -> bool {
     expiry.milliseconds().is_some_and(|at_ms| at_ms <= now_ms)
@@ -268,135 +255,158 @@ fn holds(condition: &Condition<'_>, present: Option<&Present<'_>>) -> bool {
     }
 }
 
-/// What becomes of the present item.
-fn decide(
-    change: &Change<'_>,
-    key: &ItemKey<'_>,
-    present: Option<&Present<'_>>,
+/// What a change looks at, and what it makes.
+struct Decision<'d> {
+    key: &'d ItemKey<'d>,
+    present: Option<&'d Present<'d>>,
     now_ms: i64,
-    buffer: &mut Vec<u8>,
-    seen: &mut Seen,
-) -> Edit {
-    if let (true, Some(present)) = (change.shows_old(), present) {
-        let mut old = Vec::with_capacity(present.length());
-        present.read(&mut old);
-        seen.old = Some(old);
-    }
-    let new =
-        || present.map_or(Made { flags: 0, expiry: Expiry::NEVER, in_parts: false }, Present::with_new_value);
-    // Every item that is made of the present one begins with the head of its key.
-    buffer.extend_from_slice(key.head);
-    match change {
-        Change::Replace { condition, expiry, .. } => {
-            if !holds(condition, present) {
-                return Edit::Keep;
+    /// The new value.
+    buffer: &'d mut Vec<u8>,
+    seen: &'d mut Seen,
+}
+
+impl Decision<'_> {
+    /// What becomes of the present item.
+    fn take(mut self, change: &Change<'_>) -> Edit {
+        let present = self.present;
+        if let (true, Some(present)) = (change.shows_old(), present) {
+            let mut old = Vec::with_capacity(present.length());
+            present.read(&mut old);
+            self.seen.old = Some(old);
+        }
+        // Every item that is made of the present one begins with the head of its key.
+        self.buffer.extend_from_slice(self.key.head);
+        match change {
+            Change::Replace { condition, expiry, .. } => self.replace(condition, expiry),
+            Change::Append(_) => {
+                self.seen.is_done = true;
+                Edit::Append
             }
-            seen.is_done = true;
-            match expiry {
-                NewExpiry::At(expiry) if is_past(*expiry, now_ms) => Edit::Remove,
-                NewExpiry::At(expiry) => Edit::PutGiven(Made { flags: 0, expiry: *expiry, in_parts: false }),
-                NewExpiry::Kept => Edit::PutGiven(Made { expiry: new().expiry, flags: 0, in_parts: false }),
-            }
-        }
-        Change::Append(_) => {
-            seen.is_done = true;
-            Edit::Append
-        }
-        Change::Overwrite { offset, bytes } => {
-            let length = present.map_or(0, Present::length);
-            if bytes.is_empty() {
-                seen.number = length as i64;
-                return Edit::Keep;
-            }
-            if let Some(present) = present {
-                present.read(buffer);
-            }
-            let (from, needed) = (key.head.len() + *offset as usize, *offset as usize + bytes.len());
-            buffer.resize(key.head.len() + length.max(needed), 0);
-            buffer[from..from + bytes.len()].copy_from_slice(bytes);
-            seen.number = length.max(needed) as i64;
-            Edit::PutMade(Made { in_parts: true, ..new() })
-        }
-        Change::SetBit { offset, on } => {
-            let length = present.map_or(0, Present::length);
-            if let Some(present) = present {
-                present.read(buffer);
-            }
-            let at = (offset / 8) as usize;
-            buffer.resize(key.head.len() + length.max(at + 1), 0);
-            let (byte, mask) = (&mut buffer[key.head.len() + at], 0x80 >> (offset % 8));
-            seen.number = i64::from(*byte & mask != 0);
-            *byte = if *on { *byte | mask } else { *byte & !mask };
-            Edit::PutMade(Made { in_parts: true, ..new() })
-        }
-        Change::Add(delta) => {
-            let old = match present {
-                None => Some(0),
-                Some(present) if present.length() > INTEGER_BYTES_MAX => None,
-                Some(present) => present.with_value(integer),
-            };
-            let Some(old) = old else {
-                seen.refused = Some(Refused::NotInteger);
-                return Edit::Keep;
-            };
-            let Some(sum) = old.checked_add(*delta) else {
-                seen.refused = Some(Refused::Overflow);
-                return Edit::Keep;
-            };
-            seen.number = sum;
-            larder_protocol::compose::signed(buffer, sum);
-            Edit::PutMade(Made { in_parts: false, ..new() })
-        }
-        Change::AddDecimal(delta) => {
-            let old = match present {
-                None => Some(Decimal::zero()),
-                Some(present) if present.length() > DECIMAL_BYTES_MAX => None,
-                Some(present) => present.with_value(Decimal::read),
-            };
-            let Some(old) = old else {
-                seen.refused = Some(Refused::NotDecimal);
-                return Edit::Keep;
-            };
-            let Some(sum) = old.plus(delta) else {
-                seen.refused = Some(Refused::Infinite);
-                return Edit::Keep;
-            };
-            let mut text = Vec::new();
-            sum.write(&mut text);
-            buffer.extend_from_slice(&text);
-            seen.old = Some(text);
-            Edit::PutMade(Made { in_parts: false, ..new() })
-        }
-        Change::Expire { expiry, condition } => {
-            let Some(present) = present else { return Edit::Keep };
-            if !may_expire(*condition, present.hit.expiry(), *expiry) {
-                return Edit::Keep;
-            }
-            seen.is_done = true;
-            if is_past(*expiry, now_ms) { Edit::Remove } else { Edit::Expire(*expiry) }
-        }
-        Change::Persist => {
-            seen.is_done = present.is_some_and(|present| present.hit.expiry() != Expiry::NEVER);
-            if seen.is_done { Edit::Expire(Expiry::NEVER) } else { Edit::Keep }
-        }
-        Change::ShowAndExpire(expiry) => match (present, expiry) {
-            (Some(_), Some(expiry)) if is_past(*expiry, now_ms) => Edit::Remove,
-            (Some(_), Some(expiry)) => Edit::Expire(*expiry),
-            _ => Edit::Keep,
-        },
-        Change::ShowAndRemove => {
-            if present.is_some() {
-                Edit::Remove
-            } else {
+            Change::Overwrite { bytes: [], .. } => {
+                self.seen.number = self.length() as i64;
                 Edit::Keep
             }
+            Change::Overwrite { offset, bytes } => {
+                let needed = *offset as usize + bytes.len();
+                let value = self.value_of_length(needed);
+                value[*offset as usize..needed].copy_from_slice(bytes);
+                self.seen.number = value.len() as i64;
+                Edit::PutMade(Made { in_parts: true, ..self.made() })
+            }
+            Change::SetBit { offset, on } => {
+                let at = (offset / 8) as usize;
+                let (byte, mask) = (&mut self.value_of_length(at + 1)[at], 0x80 >> (offset % 8));
+                let old = *byte & mask != 0;
+                *byte = if *on { *byte | mask } else { *byte & !mask };
+                self.seen.number = i64::from(old);
+                Edit::PutMade(Made { in_parts: true, ..self.made() })
+            }
+            Change::Add(delta) => self.add(*delta),
+            Change::AddDecimal(delta) => self.add_decimal(delta),
+            Change::Expire { expiry, condition } => match present {
+                Some(present) if may_expire(*condition, present.hit.expiry(), *expiry) => {
+                    self.seen.is_done = true;
+                    self.expire(*expiry)
+                }
+                _ => Edit::Keep,
+            },
+            Change::Persist => {
+                self.seen.is_done = present.is_some_and(|present| present.hit.expiry() != Expiry::NEVER);
+                if self.seen.is_done { Edit::Expire(Expiry::NEVER) } else { Edit::Keep }
+            }
+            Change::ShowAndExpire(Some(expiry)) if present.is_some() => self.expire(*expiry),
+            Change::ShowAndExpire(_) => Edit::Keep,
+            Change::ShowAndRemove if present.is_some() => Edit::Remove,
+            Change::ShowAndRemove => Edit::Keep,
+            // Flash may have an item that could not be brought to memory.
+            Change::Remove(Condition::Always) if present.is_none() && self.key.head.is_empty() => {
+                Edit::Remove
+            }
+            Change::Remove(condition) => {
+                self.seen.is_done = present.is_some() && holds(condition, present);
+                if self.seen.is_done { Edit::Remove } else { Edit::Keep }
+            }
         }
-        // Flash may have an item that could not be brought to memory.
-        Change::Remove(Condition::Always) if present.is_none() && key.head.is_empty() => Edit::Remove,
-        Change::Remove(condition) => {
-            seen.is_done = present.is_some() && holds(condition, present);
-            if seen.is_done { Edit::Remove } else { Edit::Keep }
+    }
+
+    fn replace(&mut self, condition: &Condition<'_>, expiry: &NewExpiry) -> Edit {
+        if !holds(condition, self.present) {
+            return Edit::Keep;
         }
+        self.seen.is_done = true;
+        match expiry {
+            NewExpiry::At(expiry) if is_past(*expiry, self.now_ms) => Edit::Remove,
+            NewExpiry::At(expiry) => Edit::PutGiven(Made { expiry: *expiry, ..NEW }),
+            NewExpiry::Kept => Edit::PutGiven(Made { expiry: self.made().expiry, ..NEW }),
+        }
+    }
+
+    fn add(&mut self, delta: i64) -> Edit {
+        let old = match self.present {
+            None => Some(0),
+            Some(present) if present.length() > INTEGER_BYTES_MAX => None,
+            Some(present) => present.with_value(integer),
+        };
+        let sum = match old.map(|old| old.checked_add(delta)) {
+            None => return self.refuse(Refused::NotInteger),
+            Some(None) => return self.refuse(Refused::Overflow),
+            Some(Some(sum)) => sum,
+        };
+        self.seen.number = sum;
+        larder_protocol::compose::signed(self.buffer, sum);
+        Edit::PutMade(Made { in_parts: false, ..self.made() })
+    }
+
+    fn add_decimal(&mut self, delta: &Decimal) -> Edit {
+        let old = match self.present {
+            None => Some(Decimal::zero()),
+            Some(present) if present.length() > DECIMAL_BYTES_MAX => None,
+            Some(present) => present.with_value(Decimal::read),
+        };
+        let sum = match old.map(|old| old.plus(delta)) {
+            None => return self.refuse(Refused::NotDecimal),
+            Some(None) => return self.refuse(Refused::Infinite),
+            Some(Some(sum)) => sum,
+        };
+        let mut text = Vec::new();
+        sum.write(&mut text);
+        self.buffer.extend_from_slice(&text);
+        self.seen.old = Some(text);
+        Edit::PutMade(Made { in_parts: false, ..self.made() })
+    }
+
+    fn refuse(&mut self, why: Refused) -> Edit {
+        self.seen.refused = Some(why);
+        Edit::Keep
+    }
+
+    /// The item gets this expiry. A time that is past ends it.
+    fn expire(&self, expiry: Expiry) -> Edit {
+        if is_past(expiry, self.now_ms) { Edit::Remove } else { Edit::Expire(expiry) }
+    }
+
+    fn length(&self) -> usize {
+        self.present.map_or(0, Present::length)
+    }
+
+    /// The present value in the buffer, with zeros behind it up to this length.
+    fn value_of_length(&mut self, least: usize) -> &mut [u8] {
+        let (head, length) = (self.key.head.len(), self.length().max(least));
+        if let Some(present) = self.present {
+            present.read(self.buffer);
+        }
+        self.buffer.resize(head + length, 0);
+        &mut self.buffer[head..]
+    }
+
+    /// The present item with another value.
+    fn made(&self) -> Made {
+        let present = self.present.map(|present| &present.hit);
+        present.map_or(NEW, |hit| Made {
+            flags: hit.item.flags(),
+            expiry: hit.expiry(),
+            in_parts: hit.item.is_changed_in_parts(),
+        })
     }
 }
 

@@ -207,7 +207,7 @@ impl Fetches {
         self.lacked_room = true;
     }
 
-    /// A connection ends its turn with so many reads under way.
+    /// A connection ends its turn with `reads` reads under way.
     pub(super) fn note_share(&mut self, reads: usize) {
         // A connection that lacked room wanted more.
         let wanted = if std::mem::take(&mut self.lacked_room) { 2 * reads } else { reads };

@@ -16,7 +16,7 @@ use crate::dispatch::progress::{Busy, PendingRead, Progress, Promoting};
 use crate::io::{Charge, ConnectionId};
 use larder_cache::{Commit, Fetch, Found, KeyHash};
 
-/// After so many results that were out of date when they came, the key counts as absent.
+/// After this number of results that were out of date when they came, the key counts as absent.
 const TRIES_MAX: u8 = 3;
 
 /// What flash has of a key that memory does not have.

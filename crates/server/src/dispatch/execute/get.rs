@@ -7,7 +7,7 @@ use crate::dispatch::outcome::{
     ComposeGet, FoundItem, GetOutcome, ItemDescription, ItemDetails, ItemValue, Outcome, ReadOutcome, Tail,
 };
 use crate::dispatch::output::OUTPUT_SOFT_BYTES;
-use crate::dispatch::progress::{Busy, Progress, Sending, ValueSource};
+use crate::dispatch::progress::{Progress, ValueSource};
 use crate::io::Charge;
 use larder_cache::{Expiry, Found, Hit, KeyHash, Mode, State, Store, StoreOutcome, TagMatch, Value};
 
@@ -81,11 +81,24 @@ impl Executor {
         shown: FoundItem<'_>,
         composer: impl ComposeGet,
     ) {
-        match self.worker.begin_large_read(hit) {
+        match self.shown_value(hit) {
             None => _ = composer.compose(GetOutcome::NoMemory),
-            Some(value) => {
+            Some((_, source)) => {
                 let tail = composer.compose(GetOutcome::Hit(shown));
-                progress.busy = Some(Busy::Sending(Sending { source: ValueSource::Memory(value), tail }));
+                progress.send(source, tail);
+            }
+        }
+    }
+
+    /// The value of an item as it is shown, and where it comes from if it is large. `None` = there is no memory to
+    /// stream it.
+    #[inline]
+    pub(super) fn shown_value<'h>(&self, hit: &'h Hit<'_>) -> Option<(ItemValue<'h>, Option<ValueSource>)> {
+        match hit.value() {
+            Value::Whole(value) => Some((ItemValue::Whole(value), None)),
+            Value::Chunked { total, .. } => {
+                let source = ValueSource::Memory(self.worker.begin_large_read(hit)?);
+                Some((ItemValue::Streamed { bytes: total }, Some(source)))
             }
         }
     }
@@ -156,8 +169,7 @@ impl Executor {
         let cas = get.with_cas.then(|| self.shown_cas(found.cas));
         let tail = composer.compose(GetOutcome::Hit(FoundItem { flags: found.flags, cas, value }));
         if is_large {
-            let source = ValueSource::Copy { value: found.value, sent: 0, _charge: charge };
-            progress.busy = Some(Busy::Sending(Sending { source, tail }));
+            progress.send(Some(ValueSource::Copy { value: found.value, sent: 0, _charge: charge }), tail);
         }
     }
 
@@ -211,20 +223,14 @@ impl Executor {
             ValueWanted::Yes => true,
             ValueWanted::UnlessCas(known) => known != self.shown_cas(hit.cas()),
         };
-        let (mut value, mut source) = (None, None);
-        if wants_value {
-            value = Some(match hit.value() {
-                Value::Whole(value) => ItemValue::Whole(value),
-                Value::Chunked { total, .. } => {
-                    let Some(large) = self.worker.begin_large_read(&hit) else {
-                        compose(Outcome::Read(ReadOutcome::NoMemoryToShow));
-                        return;
-                    };
-                    source = Some(ValueSource::Memory(large));
-                    ItemValue::Streamed { bytes: total }
-                }
-            });
-        }
+        let (value, source) = match wants_value.then(|| self.shown_value(&hit)) {
+            None => (None, None),
+            Some(Some((value, source))) => (Some(value), source),
+            Some(None) => {
+                compose(Outcome::Read(ReadOutcome::NoMemoryToShow));
+                return;
+            }
+        };
         let (state, expiry) = (hit.item.state(), hit.expiry());
         let is_stale = state.has(State::STALE);
         let token_taken = state.has(State::TOKEN_SENT) && !created;
@@ -255,9 +261,7 @@ impl Executor {
             token_taken,
             token_won,
         })));
-        if let Some(source) = source {
-            progress.busy = Some(Busy::Sending(Sending { source, tail }));
-        }
+        progress.send(source, tail);
         // Set after the item was shown, as for a plain read.
         if let Some(expiry) = new_expiry(read, created, expiry) {
             self.touch_shown(key, hash, expiry);

@@ -9,7 +9,8 @@ use larder_cache::{HotKeysReport, KeyHash, LargeKey};
 const LARGE_NOTES_PER_S: u32 = 500;
 
 impl Executor {
-    /// A key was asked for, and stands for so many. An empty key is none. `with_size` = look how large its item is.
+    /// A key was asked for, and stands for `stands_for` keys. An empty key is none. `with_size` = look how large its
+    /// item is.
     pub(in crate::dispatch) fn note_sampled(
         &self,
         hash: KeyHash,
@@ -33,7 +34,7 @@ impl Executor {
         }
     }
 
-    /// A stored value is large. In a second only so many are noted, however many are stored: the table of a cache of
+    /// A stored value is large. In a second a limited number is noted, however many are stored: the table of a cache of
     /// few large items would be looked through for each of them.
     #[cold]
     #[inline(never)]

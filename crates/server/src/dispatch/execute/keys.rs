@@ -1,13 +1,15 @@
 //! Walks over the keys of all items.
 
 use super::Executor;
+use super::parts::has_head;
 use crate::dispatch::item_key::client_key;
+use crate::dispatch::operation::ItemKey;
 use larder_cache::Expiry;
 
-/// Up to so many items are counted one by one, so that those that have expired do not count.
+/// Up to this number of items are counted one by one, so that those that have expired do not count.
 const COUNTED_MAX: u64 = 10_000;
-/// They are counted one by one in an index of up to so many buckets. One that has grown, and has few items now, may
-/// have a million.
+/// They are counted one by one in an index of up to this number of buckets. One that has grown, and has few items now,
+/// may have a million.
 const COUNTED_BUCKETS_MAX: u64 = 8192;
 /// Buckets that one call looks at, at most.
 const BUCKETS_AT_ONCE: usize = 4096;
@@ -51,7 +53,7 @@ impl Executor {
         live
     }
 
-    /// How many buckets are looked at to count or estimate something of so many items.
+    /// How many buckets are looked at to count or estimate something of `items` items.
     fn buckets_of_sample(&self, items: u64) -> usize {
         match self.are_countable(items) {
             true => usize::MAX,
@@ -150,11 +152,8 @@ impl Executor {
     }
 
     /// Which version of a key's item there is: its CAS number and its expiry. `None` = there is no item.
-    pub(in crate::dispatch) fn version_of(
-        &self,
-        key: &crate::dispatch::operation::ItemKey<'_>,
-    ) -> Option<(u64, Expiry)> {
-        let hit = self.worker.peek(key.hash, key.key).filter(|hit| self.has_head(hit, key))?;
+    pub(in crate::dispatch) fn version_of(&self, key: &ItemKey<'_>) -> Option<(u64, Expiry)> {
+        let hit = self.worker.peek(key.hash, key.key).filter(|hit| has_head(&self.worker, hit, key.head))?;
         Some((hit.cas(), hit.expiry()))
     }
 }

@@ -4,7 +4,7 @@
 //! which composes the reply. It is a function because the outcome of a read borrows the item, and because some of what
 //! the operation asked for is done only after the item was shown.
 //!
-//! * `look` reads parts of items, `edit` changes them by what they are, `keys` walks over them;
+//! * `parts` reads parts of items, `edit` changes them by what they are, `keys` walks over them;
 //! * `get` reads, `write` changes items, `admin` does the rest, `stats` tells what was counted;
 //! * `hot` knows which keys are hot, and which items are large;
 //! * `observe` tells those who watch;
@@ -20,8 +20,8 @@ mod get;
 mod hot;
 mod keys;
 mod login;
-mod look;
 mod observe;
+mod parts;
 mod recent_reads;
 mod stats;
 mod stats_flash;

@@ -76,7 +76,7 @@ impl Executor {
         self.has_detour.set(self.fetches.is_some() || watched != 0);
     }
 
-    /// A turn is over that has executed so many requests.
+    /// A turn is over that has executed `requests` requests.
     #[inline]
     pub(in crate::dispatch) fn count_unseen(&self, requests: usize) {
         if self.is_unseen.get() {

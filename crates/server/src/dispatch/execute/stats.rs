@@ -15,7 +15,7 @@ use std::path::PathBuf;
 
 /// Buckets whose items `stats sizes` measures in one turn: about 1,500 items, so some tens of microseconds.
 const MEASURED_BUCKETS: usize = 256;
-/// `stats sizes` rounds sizes up to so many bytes.
+/// `stats sizes` rounds sizes up to multiples of this number of bytes.
 const SIZES_STEP_BYTES: u64 = 32;
 
 fn yes_no(value: bool) -> &'static str {

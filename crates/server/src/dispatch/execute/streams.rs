@@ -21,9 +21,9 @@ pub(in crate::dispatch) enum UploadStart {
 
 /// What came of a piece of a large value.
 pub(in crate::dispatch) enum Received {
-    /// More of the value is missing. So many bytes of the input were taken.
+    /// More of the value is missing. How many bytes of the input were taken.
     Part(usize),
-    /// The upload has ended, and so many bytes of the input were taken.
+    /// The upload has ended, after this number of bytes of the input was taken.
     Ended(Box<Receiving>, usize, UploadEnd),
 }
 
@@ -34,7 +34,7 @@ pub(in crate::dispatch) enum UploadEnd {
     Complete,
     /// The value is here, but something else is behind it.
     BadEnd,
-    /// There is no memory for the rest of the value. So many bytes of it, and what follows it, are still to come.
+    /// There is no memory for the rest of the value. `missing_bytes` of it, and what follows it, are still to come.
     NoMemory { missing_bytes: usize },
 }
 
@@ -193,7 +193,7 @@ impl Executor {
         }
     }
 
-    /// Begins to take in an argument of so many bytes. `None` = there is no room.
+    /// Begins to take in an argument of `bytes` bytes. `None` = there is no room.
     pub(in crate::dispatch) fn begin_argument(&mut self, hash: KeyHash, bytes: u32) -> Option<Upload> {
         self.worker.begin_upload(hash, bytes)
     }

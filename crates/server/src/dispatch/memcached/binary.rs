@@ -1,8 +1,8 @@
 //! memcached's binary protocol.
 
-use super::Compose;
 use super::classic_admin::stats_operation;
 use super::client_time::ClientTime;
+use super::form::Compose;
 use crate::dispatch::operation::{DeleteItem, OldItem, Operation, StoreItem};
 use crate::dispatch::outcome::{FoundItem, GetOutcome, ItemValue, Outcome, Refusal, StatRows, Tail};
 use crate::dispatch::output::Output;

@@ -15,7 +15,7 @@ impl ClientTime {
         ClientTime { now_s: clock.now_s(), started_unix_s: clock.started_unix_s() }
     }
 
-    /// Reads an exptime by memcached's rule: 0 = never, negative = at once, up to 30 days = so many seconds from now,
+    /// Reads an exptime by memcached's rule: 0 = never, negative = at once, up to 30 days = seconds from now,
     /// else a unix time. The text protocol sends a signed number, the binary one a number without a sign.
     #[inline]
     pub(in crate::dispatch) fn expiry(self, exptime: impl Into<i64>) -> Expiry {

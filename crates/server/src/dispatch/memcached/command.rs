@@ -3,6 +3,7 @@
 use super::binary::GetForm as PacketForm;
 use super::binary::compose_refusal;
 use super::client_time::ClientTime;
+use super::form::Compose;
 use super::{binary, classic, form, meta};
 use crate::dispatch::operation::Operation;
 use crate::dispatch::outcome::{ComposeGet, GetOutcome, Outcome, Refusal, Tail};
@@ -42,17 +43,6 @@ impl<'a, F> Command<'a, F> {
         }
         self.operation = operation;
         Ok(())
-    }
-}
-
-/// What words the outcome of a request in its protocol.
-pub(in crate::dispatch) trait Compose {
-    /// Words the outcome. What is returned follows a value that is streamed.
-    fn compose(&self, output: &mut Output, outcome: Outcome<'_>) -> Tail;
-
-    /// Whether `cmd_meta` counts the request.
-    fn is_meta(&self) -> bool {
-        false
     }
 }
 

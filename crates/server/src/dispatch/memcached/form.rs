@@ -1,4 +1,18 @@
-//! What the reply to a classic request depends on, beside the outcome.
+//! How a request is answered: what words its outcome, and what the words of a classic request depend on.
+
+use crate::dispatch::outcome::{Outcome, Tail};
+use crate::dispatch::output::Output;
+
+/// What words the outcome of a request in its protocol.
+pub(in crate::dispatch) trait Compose {
+    /// Words the outcome. What is returned follows a value that is streamed.
+    fn compose(&self, output: &mut Output, outcome: Outcome<'_>) -> Tail;
+
+    /// Whether `cmd_meta` counts the request.
+    fn is_meta(&self) -> bool {
+        false
+    }
+}
 
 /// How a classic request is answered.
 pub(in crate::dispatch) enum Form {

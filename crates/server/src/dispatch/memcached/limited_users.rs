@@ -3,10 +3,11 @@
 //! The requests of a user with a namespace are gathered as they are sent. The prefix of the namespace is put before
 //! their keys when they are executed, and is no part of what is answered.
 
-use super::{
-    AnyRequest, ClientTime, Command, Compose, KeyReply, Memcached, PacketForm, PacketReply, Work,
-    compose_refusal, execute_command, plain_key, read_command,
-};
+use super::binary::{GetForm as PacketForm, compose_refusal};
+use super::client_time::ClientTime;
+use super::command::{AnyRequest, Command, KeyReply, PacketReply, plain_key};
+use super::form::Compose;
+use super::worker::{Memcached, Work, execute_command, read_command};
 use crate::dispatch::connection::{Connection, SessionState};
 use crate::dispatch::cursor::Cursor;
 use crate::dispatch::execute::Executor;

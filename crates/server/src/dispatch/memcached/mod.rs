@@ -9,6 +9,7 @@
 //! In a worker's turn: `text` and `packets` gather requests and execute them, `upload` takes in large values,
 //! `read_ahead` looks at what follows a request that waits for flash, `limited_users` executes requests of users who
 //! may not do everything.
+//! `worker` is one worker's side.
 //!
 //! Of one request: `command` reads it as an operation, and says what words the outcome.
 //!
@@ -33,82 +34,22 @@ mod read_ahead;
 mod sasl;
 mod text;
 mod upload;
+mod worker;
+
+pub(super) use worker::{Memcached, Work};
 
 use super::connection::{Connection, SessionState};
 use super::cursor::Cursor;
 use super::execute::Executor;
 use super::interpreter::Interpreter;
-use super::own_keys::OwnKeys;
-use super::progress::{Busy, KeyRead};
+use super::progress::Busy;
 use super::protocol::Protocol;
-use super::request_log::Logged;
 use super::window::{Hints, Progressed, Window, WindowOp};
 use crate::io::Ready;
-use access::allowed_packet;
-use binary::{GetForm as PacketForm, compose_refusal};
+use binary::compose_refusal;
 use classic::compose_listing;
-use client_time::ClientTime;
-use command::{
-    AnyForm, AnyRequest, Command, Compose, KeyReply, KeyRooms, Next, PacketReply, command, decoded_key,
-    next_request, packet_command, plain_key,
-};
-use larder_cache::Expiry;
-use larder_protocol::{ParseOptions, Request, binary as wire};
-use login::{Login, log_in};
-
-/// One worker's side of memcached's protocols.
-pub(super) struct Memcached {
-    parse_options: ParseOptions,
-    key_rooms: Box<KeyRooms>,
-}
-
-/// What is to be done with an entry of the window.
-pub(super) enum Work<'a> {
-    /// One key of a retrieval.
-    Key(KeyRead),
-    /// A request that is executed in one go.
-    Request(Request<'a>),
-    /// The line of a storage request whose value follows in pieces, or the packet up to the value.
-    Upload(&'a [u8]),
-    /// A request refused by the parser.
-    Reject { error: &'static str, swallow: u64 },
-    /// The connection is closed with this reply, or without a word.
-    Close(&'static str),
-    /// A retrieval over the binary protocol.
-    PacketGet { touch: Option<Expiry>, form: PacketForm },
-    /// Another request over the binary protocol.
-    Packet(wire::Request<'a>),
-    /// A packet refused by the parser.
-    Refuse { refusal: wire::Refusal, swallow: u64 },
-}
-
-impl Work<'_> {
-    /// Whether it is a plain read of a key.
-    #[inline(always)]
-    pub(super) fn is_read(&self) -> bool {
-        matches!(self, Work::Key(_) | Work::PacketGet { .. })
-    }
-
-    /// Whether it is a request that most often replaces or removes an item.
-    #[inline(always)]
-    pub(super) fn is_request(&self) -> bool {
-        matches!(self, Work::Request(_))
-    }
-
-    /// How it is logged.
-    pub(super) fn logged(&self) -> Logged {
-        if matches!(self, Work::Key(_)) { Logged::Key } else { Logged::Input }
-    }
-}
 
 impl Memcached {
-    /// One worker's side, over the executor of that worker.
-    pub(super) fn new(executor: &Executor) -> Memcached {
-        let whole_bytes_max = executor.whole_value_bytes_max();
-        let parse_options = ParseOptions { whole_bytes_max, ..ParseOptions::default() };
-        Memcached { parse_options, key_rooms: Box::default() }
-    }
-
     /// Fills the window with the requests of one connection that does not speak the text protocol with all keys.
     #[inline(never)]
     fn gather_other<'a, S: SessionState, W: From<Work<'a>>>(
@@ -234,39 +175,4 @@ impl<S: SessionState> Interpreter<S> for Memcached {
             Some(_) => {}
         }
     }
-}
-
-/// Reads a request that did not come through the window as an operation. `None` = its key is too long for an item.
-#[cold]
-fn read_command<'a>(
-    request: &'a AnyRequest<'a>,
-    executor: &Executor,
-    rooms: &'a mut KeyRooms,
-    own_keys: Option<&OwnKeys>,
-    is_behind_others: bool,
-) -> Option<Command<'a, AnyForm<'a>>> {
-    let time = ClientTime::now(executor.clock());
-    request.command(rooms, own_keys, |key| executor.hash(key), time, is_behind_others)
-}
-
-/// Executes a command, unless it has to wait for flash first.
-#[inline(always)]
-fn execute_command<S, F: Compose>(
-    executor: &mut Executor,
-    connection: &mut Connection<S>,
-    command: &Command<'_, F>,
-    hints: &mut Hints,
-) -> Progressed {
-    let Connection { output, progress, .. } = connection;
-    hints.are_outdated |= command.operation.may_change_items();
-    let is_answered =
-        executor.execute(progress, &command.operation, |outcome| command.reply.compose(output, outcome));
-    if !is_answered {
-        return Progressed::Waits;
-    }
-    if command.reply.is_meta() {
-        executor.count_meta();
-    }
-    executor.count_time(command.class);
-    Progressed::Request
 }

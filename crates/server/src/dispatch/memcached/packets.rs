@@ -1,9 +1,11 @@
 //! The binary protocol in a worker's turn: packets are gathered beside the requests of text, and executed.
 
-use super::{
-    AnyRequest, ClientTime, Memcached, PacketForm, PacketReply, Work, allowed_packet, compose_refusal,
-    execute_command, packet_command, sasl,
-};
+use super::access::allowed_packet;
+use super::binary::{GetForm as PacketForm, compose_refusal};
+use super::client_time::ClientTime;
+use super::command::{AnyRequest, PacketReply, packet_command};
+use super::sasl::{self, SaslRequest};
+use super::worker::{Memcached, Work, execute_command};
 use crate::dispatch::connection::{Connection, SessionState};
 use crate::dispatch::cursor::Cursor;
 use crate::dispatch::execute::{Admission, Executor};
@@ -14,7 +16,6 @@ use crate::io::Ready;
 use crate::latency::Class;
 use larder_cache::{Expiry, KeyHash, TagMatch};
 use larder_protocol::binary::{self, Command, Refusal, Step};
-use sasl::SaslRequest;
 use std::ops::ControlFlow;
 
 impl Memcached {

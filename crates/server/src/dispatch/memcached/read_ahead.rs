@@ -1,6 +1,7 @@
 //! What a connection that waits for flash has behind: its keys are read from flash ahead.
 
-use super::{Memcached, Next, next_request, read_command};
+use super::command::{Next, next_request};
+use super::worker::{Memcached, read_command};
 use crate::dispatch::connection::{Connection, SessionState};
 use crate::dispatch::execute::{Executor, KeyGroup};
 use crate::io::Ready;

@@ -1,9 +1,9 @@
 //! The text protocol in a worker's turn: requests are gathered key by key, and executed.
 
-use super::{
-    AnyRequest, ClientTime, KeyReply, Login, Memcached, Work, command, decoded_key, execute_command, log_in,
-    plain_key,
-};
+use super::client_time::ClientTime;
+use super::command::{AnyRequest, KeyReply, command, decoded_key, plain_key};
+use super::login::{Login, log_in};
+use super::worker::{Memcached, Work, execute_command};
 use crate::dispatch::connection::{Connection, SessionState};
 use crate::dispatch::cursor::Cursor;
 use crate::dispatch::execute::Executor;

@@ -1,7 +1,9 @@
 //! Large values, which are stored as they arrive.
 
+use super::command::{Next, next_request};
+use super::form::Compose;
 use super::limited_users::may_execute;
-use super::{Compose, Memcached, Next, next_request, read_command};
+use super::worker::{Memcached, read_command};
 use crate::dispatch::connection::{Connection, SessionState};
 use crate::dispatch::execute::{Executor, Received, UploadEnd, UploadStart};
 use crate::dispatch::operation::Operation;

@@ -192,44 +192,11 @@ fn check_pause(mut args: Args<'_>) -> Result<(), Error> {
 
 impl Resp {
     /// `CLIENT` and its subcommands. `args` = what follows them.
-    pub(super) fn run_on_client(
-        &mut self,
-        connection: &mut Connection,
-        command: &Command,
-        mut args: Args<'_>,
-    ) {
+    pub(super) fn run_on_client(&mut self, connection: &mut Connection, command: &Command, args: Args<'_>) {
         let Connection { session: Some(session), output, .. } = connection else { return };
         let word = args.clone().next().unwrap_or_default();
         let (out, mut kills_own) = (output.buffer(), false);
         let done = match command.id {
-            Id::ClientId => {
-                words::integer(out, session.client.id as i64);
-                Ok(())
-            }
-            Id::ClientGetname => {
-                match &session.client.told().name[..] {
-                    [] => words::null(out, session.version),
-                    name => words::bulk(out, name),
-                }
-                Ok(())
-            }
-            Id::ClientGetredir => {
-                words::integer(out, -1);
-                Ok(())
-            }
-            Id::ClientSetname => check_name(word).map(|()| {
-                session.client.told().name = word.to_vec();
-                words::simple(out, "OK");
-            }),
-            Id::ClientSetinfo => {
-                args.next();
-                set_info(session, word, args.next().unwrap_or_default()).map(|()| words::simple(out, "OK"))
-            }
-            Id::ClientInfo => {
-                let text = [line(&session.client.report()), b"\n".to_vec()].concat();
-                words::verbatim(out, session.version, &text);
-                Ok(())
-            }
             Id::ClientList => Filter::read(args, false, |name| self.has_user(name)).map(|filter| {
                 let chosen = filter.choose(self.shared.clients.list(), session.client.id);
                 let lines = chosen.iter().flat_map(|client| [line(&client.report()), b"\n".to_vec()]);
@@ -240,41 +207,7 @@ impl Resp {
                 out.extend_from_slice(&reply);
                 kills_own = is_own;
             }),
-            Id::ClientNoEvict => switch(word).map(|_| words::simple(out, "OK")),
-            Id::ClientNoTouch => switch(word).map(|on| {
-                session.leaves_no_trace = on;
-                session.settle();
-                words::simple(out, "OK");
-            }),
-            Id::ClientPause => check_pause(args).map(|()| words::simple(out, "OK")),
-            Id::ClientUnpause => {
-                words::simple(out, "OK");
-                Ok(())
-            }
-            Id::ClientReply => set_replies(session, word).map(|()| words::simple(out, "OK")),
-            Id::ClientTracking => switch(word).and_then(|on| match on {
-                true => Err(errors::NO_TRACKING),
-                false => {
-                    words::simple(out, "OK");
-                    Ok(())
-                }
-            }),
-            Id::ClientTrackinginfo => {
-                words::map_head(out, session.version, 3);
-                words::bulk(out, b"flags");
-                words::set_head(out, session.version, 1);
-                words::bulk(out, b"off");
-                words::bulk(out, b"redirect");
-                words::integer(out, -1);
-                words::bulk(out, b"prefixes");
-                words::array_head(out, 0);
-                Ok(())
-            }
-            Id::ClientUnblock => unblock(args).map(|()| words::integer(out, 0)),
-            _ => {
-                help::compose(out, command);
-                Ok(())
-            }
+            _ => answer_alone(session, out, command, args),
         };
         if let Err(error) = done {
             say_error(output, &error);
@@ -311,6 +244,76 @@ impl Resp {
     fn has_user(&self, name: &[u8]) -> bool {
         if self.server.has_users() { self.server.has_user(name) } else { name == DEFAULT_USER }
     }
+}
+
+/// Answers what a client asks of its own connection, or sets of it.
+fn answer_alone(
+    session: &mut Session,
+    out: &mut Vec<u8>,
+    command: &Command,
+    args: Args<'_>,
+) -> Result<(), Error> {
+    let word = args.clone().next().unwrap_or_default();
+    match command.id {
+        Id::ClientId => words::integer(out, session.client.id as i64),
+        Id::ClientGetname => match &session.client.told().name[..] {
+            [] => words::null(out, session.version),
+            name => words::bulk(out, name),
+        },
+        Id::ClientGetredir => words::integer(out, -1),
+        Id::ClientInfo => {
+            let text = [line(&session.client.report()), b"\n".to_vec()].concat();
+            words::verbatim(out, session.version, &text);
+        }
+        Id::ClientTrackinginfo => {
+            words::map_head(out, session.version, 3);
+            words::bulk(out, b"flags");
+            words::set_head(out, session.version, 1);
+            words::bulk(out, b"off");
+            words::bulk(out, b"redirect");
+            words::integer(out, -1);
+            words::bulk(out, b"prefixes");
+            words::array_head(out, 0);
+        }
+        Id::ClientUnblock => {
+            unblock(args)?;
+            words::integer(out, 0);
+        }
+        Id::ClientSetname
+        | Id::ClientSetinfo
+        | Id::ClientNoEvict
+        | Id::ClientNoTouch
+        | Id::ClientPause
+        | Id::ClientUnpause
+        | Id::ClientReply
+        | Id::ClientTracking => {
+            set(session, command.id, word, args)?;
+            words::simple(out, "OK");
+        }
+        _ => help::compose(out, command),
+    }
+    Ok(())
+}
+
+/// Sets something of a connection. `args` = what follows the subcommand, `word` = the first of it.
+fn set(session: &mut Session, id: Id, word: &[u8], args: Args<'_>) -> Result<(), Error> {
+    match id {
+        Id::ClientSetname => {
+            check_name(word)?;
+            session.client.told().name = word.to_vec();
+        }
+        Id::ClientSetinfo => set_info(session, word, after(args, 1).next().unwrap_or_default())?,
+        Id::ClientNoEvict => _ = switch(word)?,
+        Id::ClientNoTouch => {
+            session.leaves_no_trace = switch(word)?;
+            session.settle();
+        }
+        Id::ClientPause => check_pause(args)?,
+        Id::ClientReply => set_replies(session, word)?,
+        Id::ClientTracking if switch(word)? => return Err(errors::NO_TRACKING),
+        _ => {}
+    }
+    Ok(())
 }
 
 /// `CLIENT REPLY`. What is written is taken back where the client does not want it.

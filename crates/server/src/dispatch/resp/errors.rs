@@ -161,7 +161,7 @@ pub(in crate::dispatch) fn unknown_subcommand(above: &Command, name: &[u8]) -> E
     Cow::Owned(text)
 }
 
-/// There is such a subcommand, but not with so many arguments.
+/// There is such a subcommand, but not with this number of arguments.
 pub(in crate::dispatch) fn wrong_subcommand(above: &str, name: &str) -> Error {
     made(format!("ERR unknown subcommand or wrong number of arguments for '{name}'. Try {above} HELP."))
 }

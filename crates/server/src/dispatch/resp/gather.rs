@@ -142,7 +142,7 @@ fn begin_mget<'a, W: From<Work<'a>>>(
     // The head of the array counts as the first key.
     let done = if cursor.at == ready.consumed { ready.connection.keys_done } else { 0 };
     if let Some(session) = &mut ready.connection.session {
-        session.several.place = None;
+        session.many_keys.place = None;
     }
     if done == 0 {
         push(window, executor, Place { end, ..cursor.place() }, &[], Work::ArrayHead(keys.len()));

@@ -170,174 +170,278 @@ fn replace<'a>(
     }
 }
 
+/// A request on one item, or on two.
+struct ItemRequest<'c, 'a> {
+    command: &'c Command,
+    /// The arguments behind the command.
+    words: &'c [&'a [u8]],
+    key: ItemKey<'a>,
+    /// The item of the second key.
+    other: ItemKey<'a>,
+    moment: Moment,
+}
+
 /// Reads a request on items as an operation, and how it is answered. `words` = its arguments behind the command, the
 /// first of which are keys, `keys` = the items of the first two of these. `room` = a place for a decimal number.
 pub(in crate::dispatch) fn item_operation<'a>(
     command: &Command,
     words: &[&'a [u8]],
-    keys: [ItemKey<'a>; 2],
+    [key, other]: [ItemKey<'a>; 2],
     moment: Moment,
     room: &'a mut Option<Decimal>,
 ) -> Result<(Operation<'a>, Form), Error> {
-    let [key, other] = keys;
-    let word = |at: usize| words.get(at).copied().unwrap_or_default();
-    let behind = |count: usize| words.get(count..).unwrap_or_default();
-    let look = |part| Operation::Look(Look { key, part, leaves_no_trace: false });
-    let edit = |change| Operation::Edit(key, change);
-    let never = NewExpiry::At(Expiry::NEVER);
-    Ok(match command.id {
-        Id::Get => (look(Part::Value), Form::Value),
-        Id::Strlen => (look(Part::Length), Form::Number),
-        Id::Getrange | Id::Substr => {
-            let (start, end) = (whole_number(word(1))?, whole_number(word(2))?);
-            (look(Part::Range(start, end)), Form::PartOfValue)
-        }
-        Id::Digest => (look(Part::Digest), Form::Digest),
-        Id::Getbit => (look(Part::Bit(bit_offset(word(1))?)), Form::Number),
-        Id::Bitcount => {
-            let range = bit_range(behind(1))?;
-            (look(Part::CountBits(range)), Form::Number)
-        }
-        Id::Bitpos => {
-            let on = match decimal(word(1)).ok_or(errors::NOT_INTEGER)? {
-                0 => false,
-                1 => true,
-                _ => return Err(errors::BIT_ARGUMENT),
-            };
-            let range = bit_range(behind(2))?;
-            (look(Part::FindBit(on, range)), Form::BitPosition { on })
-        }
+    let request = ItemRequest { command, words, key, other, moment };
+    match command.id {
+        Id::Set
+        | Id::Setnx
+        | Id::Setex
+        | Id::Psetex
+        | Id::Getset
+        | Id::Getdel
+        | Id::Getex
+        | Id::Append
+        | Id::Setrange
+        | Id::Setbit => request.store(),
+        Id::Incr | Id::Decr | Id::Incrby | Id::Decrby | Id::Incrbyfloat => request.add(room),
+        Id::Delifeq | Id::Delex => request.remove(),
+        Id::Expire | Id::Pexpire | Id::Expireat | Id::Pexpireat | Id::Persist => request.expire(),
+        Id::Rename | Id::Renamenx | Id::Copy => request.copy(),
+        Id::Get
+        | Id::Strlen
+        | Id::Getrange
+        | Id::Substr
+        | Id::Digest
+        | Id::Getbit
+        | Id::Bitcount
+        | Id::Bitpos => request.look_at_value(),
+        _ => request.look_at_item(),
+    }
+}
 
-        Id::Set => {
-            let value = word(1);
-            let options = Options::read(behind(2), true)?;
-            let expiry = match options.time {
-                Some((unit, number)) => NewExpiry::At(positive_expiry(command, unit, number, moment)?),
-                None if options.keeps_ttl => NewExpiry::Kept,
-                None => never,
-            };
-            let form = if options.shows_old { Form::Old } else { Form::OkOrNull };
-            (replace(key, value, options.condition, expiry, options.shows_old, moment), form)
-        }
-        Id::Setnx => (replace(key, word(1), Condition::IfAbsent, never, false, moment), Form::OneOrZero),
-        Id::Setex | Id::Psetex => {
-            let unit = if command.id == Id::Setex { Unit::Seconds } else { Unit::Milliseconds };
-            let expiry = positive_expiry(command, unit, word(1), moment)?;
-            let expiry = NewExpiry::At(expiry);
-            (replace(key, word(2), Condition::Always, expiry, false, moment), Form::OkOrNull)
-        }
-        Id::Getset => (replace(key, word(1), Condition::Always, never, true, moment), Form::Old),
-        Id::Getdel => (edit(Change::ShowAndRemove), Form::Old),
-        Id::Getex => {
-            let options = Options::read(behind(1), false)?;
-            let expiry = match options.time {
-                Some((unit, number)) => Some(positive_expiry(command, unit, number, moment)?),
-                None => options.persists.then_some(Expiry::NEVER),
-            };
-            match expiry {
-                None => (look(Part::Value), Form::Value),
-                Some(_) => (edit(Change::ShowAndExpire(expiry)), Form::Old),
-            }
-        }
-        Id::Append => (edit(Change::Append(word(1))), Form::Number),
-        Id::Setrange => {
-            let (offset, bytes) = (whole_number(word(1))?, word(2));
-            if offset < 0 {
-                return Err(errors::OFFSET);
-            }
-            if !bytes.is_empty() && offset.saturating_add(bytes.len() as i64) > VALUE_BYTES_MAX {
-                return Err(errors::TOO_LARGE);
-            }
-            (edit(Change::Overwrite { offset: offset as u64, bytes }), Form::Number)
-        }
-        Id::Setbit => {
-            let offset = bit_offset(word(1))?;
-            let on = match decimal(word(2)) {
-                Some(0) => false,
-                Some(1) => true,
-                _ => return Err(errors::BIT),
-            };
-            (edit(Change::SetBit { offset, on }), Form::Number)
-        }
-        Id::Incr => (edit(Change::Add(1)), Form::Number),
-        Id::Decr => (edit(Change::Add(-1)), Form::Number),
-        Id::Incrby => (edit(Change::Add(whole_number(word(1))?)), Form::Number),
-        Id::Decrby => {
-            let delta = whole_number(word(1))?.checked_neg().ok_or(errors::DECREMENT_OVERFLOW)?;
-            (edit(Change::Add(delta)), Form::Number)
-        }
-        Id::Incrbyfloat => {
-            let delta = room.insert(Decimal::read(word(1)).ok_or(errors::NOT_FLOAT)?);
-            (edit(Change::AddDecimal(delta)), Form::Number)
-        }
-        Id::Delifeq => (edit(Change::Remove(Condition::IfEqual(word(1)))), Form::OneOrZero),
-        Id::Delex => {
-            let mut words = behind(1).iter().copied();
-            let condition = match words.next() {
-                None => Condition::Always,
-                Some(name) => compared(&lower(name), &mut words)?,
-            };
-            if words.len() > 0 {
-                return Err(errors::SYNTAX);
-            }
-            (edit(Change::Remove(condition)), Form::OneOrZero)
-        }
+impl<'a> ItemRequest<'_, 'a> {
+    /// The argument behind the command at this place.
+    fn word(&self, at: usize) -> &'a [u8] {
+        self.words.get(at).copied().unwrap_or_default()
+    }
 
-        Id::Expire | Id::Pexpire | Id::Expireat | Id::Pexpireat => {
-            let number = word(1);
-            let condition = expire_condition(behind(2))?;
-            let expiry = any_expiry(command, number, moment)?;
-            (edit(Change::Expire { expiry, condition }), Form::OneOrZero)
-        }
-        Id::Persist => (edit(Change::Persist), Form::OneOrZero),
-        Id::Ttl => (look(Part::Description), Form::Ttl { in_seconds: true, moment }),
-        Id::Pttl => (look(Part::Description), Form::Ttl { in_seconds: false, moment }),
-        Id::Expiretime => (look(Part::Description), Form::ExpireTime { in_seconds: true, moment }),
-        Id::Pexpiretime => (look(Part::Description), Form::ExpireTime { in_seconds: false, moment }),
-        Id::Type => (look(Part::Presence), Form::Type),
-        Id::LarderItem => (look(Part::Description), Form::Item { moment }),
-        Id::ObjectEncoding => (look(Part::Description), Form::Encoding),
-        Id::ObjectFreq => (look(Part::Description), Form::Warmth),
-        Id::ObjectIdletime => (look(Part::Description), Form::IdleTime),
-        Id::ObjectRefcount => (look(Part::Presence), Form::OneOrNull),
-        Id::MemoryUsage => {
-            let mut words = behind(1).iter().copied();
-            while let Some(word) = words.next() {
-                let samples = words.next().filter(|_| word.eq_ignore_ascii_case(b"samples"));
-                if whole_number(samples.ok_or(errors::SYNTAX)?)? < 0 {
+    /// The arguments behind the first `count` ones.
+    fn behind(&self, count: usize) -> &[&'a [u8]] {
+        self.words.get(count..).unwrap_or_default()
+    }
+
+    fn look(&self, part: Part) -> Operation<'a> {
+        Operation::Look(Look { key: self.key, part, leaves_no_trace: false })
+    }
+
+    fn edit(&self, change: Change<'a>) -> Operation<'a> {
+        Operation::Edit(self.key, change)
+    }
+
+    /// Reads the value, or a part of it.
+    fn look_at_value(&self) -> Result<(Operation<'a>, Form), Error> {
+        Ok(match self.command.id {
+            Id::Get => (self.look(Part::Value), Form::Value),
+            Id::Strlen => (self.look(Part::Length), Form::Number),
+            Id::Getrange | Id::Substr => {
+                let (start, end) = (whole_number(self.word(1))?, whole_number(self.word(2))?);
+                (self.look(Part::Range(start, end)), Form::PartOfValue)
+            }
+            Id::Digest => (self.look(Part::Digest), Form::Digest),
+            Id::Getbit => (self.look(Part::Bit(bit_offset(self.word(1))?)), Form::Number),
+            Id::Bitcount => {
+                let range = bit_range(self.behind(1))?;
+                (self.look(Part::CountBits(range)), Form::Number)
+            }
+            Id::Bitpos => {
+                let on = match decimal(self.word(1)).ok_or(errors::NOT_INTEGER)? {
+                    0 => false,
+                    1 => true,
+                    _ => return Err(errors::BIT_ARGUMENT),
+                };
+                let range = bit_range(self.behind(2))?;
+                (self.look(Part::FindBit(on, range)), Form::BitPosition { on })
+            }
+            _ => return Err(errors::SYNTAX),
+        })
+    }
+
+    /// Stores a value, or changes the one that is there.
+    fn store(&self) -> Result<(Operation<'a>, Form), Error> {
+        let ItemRequest { key, moment, .. } = *self;
+        let never = NewExpiry::At(Expiry::NEVER);
+        Ok(match self.command.id {
+            Id::Set => {
+                let value = self.word(1);
+                let options = Options::read(self.behind(2), true)?;
+                let expiry = match options.time {
+                    Some((unit, number)) => {
+                        NewExpiry::At(positive_expiry(self.command, unit, number, moment)?)
+                    }
+                    None if options.keeps_ttl => NewExpiry::Kept,
+                    None => never,
+                };
+                let form = if options.shows_old { Form::Old } else { Form::OkOrNull };
+                (replace(key, value, options.condition, expiry, options.shows_old, moment), form)
+            }
+            Id::Setnx => {
+                (replace(key, self.word(1), Condition::IfAbsent, never, false, moment), Form::OneOrZero)
+            }
+            Id::Setex | Id::Psetex => {
+                let unit = if self.command.id == Id::Setex { Unit::Seconds } else { Unit::Milliseconds };
+                let expiry = positive_expiry(self.command, unit, self.word(1), moment)?;
+                let expiry = NewExpiry::At(expiry);
+                (replace(key, self.word(2), Condition::Always, expiry, false, moment), Form::OkOrNull)
+            }
+            Id::Getset => (replace(key, self.word(1), Condition::Always, never, true, moment), Form::Old),
+            Id::Getdel => (self.edit(Change::ShowAndRemove), Form::Old),
+            Id::Getex => {
+                let options = Options::read(self.behind(1), false)?;
+                let expiry = match options.time {
+                    Some((unit, number)) => Some(positive_expiry(self.command, unit, number, moment)?),
+                    None => options.persists.then_some(Expiry::NEVER),
+                };
+                match expiry {
+                    None => (self.look(Part::Value), Form::Value),
+                    Some(_) => (self.edit(Change::ShowAndExpire(expiry)), Form::Old),
+                }
+            }
+            Id::Append => (self.edit(Change::Append(self.word(1))), Form::Number),
+            Id::Setrange => {
+                let (offset, bytes) = (whole_number(self.word(1))?, self.word(2));
+                if offset < 0 {
+                    return Err(errors::OFFSET);
+                }
+                if !bytes.is_empty() && offset.saturating_add(bytes.len() as i64) > VALUE_BYTES_MAX {
+                    return Err(errors::TOO_LARGE);
+                }
+                (self.edit(Change::Overwrite { offset: offset as u64, bytes }), Form::Number)
+            }
+            Id::Setbit => {
+                let offset = bit_offset(self.word(1))?;
+                let on = match decimal(self.word(2)) {
+                    Some(0) => false,
+                    Some(1) => true,
+                    _ => return Err(errors::BIT),
+                };
+                (self.edit(Change::SetBit { offset, on }), Form::Number)
+            }
+            _ => return Err(errors::SYNTAX),
+        })
+    }
+
+    /// Adds to a number. `room` = a place for a decimal number.
+    fn add(&self, room: &'a mut Option<Decimal>) -> Result<(Operation<'a>, Form), Error> {
+        Ok(match self.command.id {
+            Id::Incr => (self.edit(Change::Add(1)), Form::Number),
+            Id::Decr => (self.edit(Change::Add(-1)), Form::Number),
+            Id::Incrby => (self.edit(Change::Add(whole_number(self.word(1))?)), Form::Number),
+            Id::Decrby => {
+                let delta = whole_number(self.word(1))?.checked_neg().ok_or(errors::DECREMENT_OVERFLOW)?;
+                (self.edit(Change::Add(delta)), Form::Number)
+            }
+            Id::Incrbyfloat => {
+                let delta = room.insert(Decimal::read(self.word(1)).ok_or(errors::NOT_FLOAT)?);
+                (self.edit(Change::AddDecimal(delta)), Form::Number)
+            }
+            _ => return Err(errors::SYNTAX),
+        })
+    }
+
+    /// Removes the item, if its value is the right one.
+    fn remove(&self) -> Result<(Operation<'a>, Form), Error> {
+        Ok(match self.command.id {
+            Id::Delifeq => (self.edit(Change::Remove(Condition::IfEqual(self.word(1)))), Form::OneOrZero),
+            Id::Delex => {
+                let mut words = self.behind(1).iter().copied();
+                let condition = match words.next() {
+                    None => Condition::Always,
+                    Some(name) => compared(&lower(name), &mut words)?,
+                };
+                if words.len() > 0 {
                     return Err(errors::SYNTAX);
                 }
+                (self.edit(Change::Remove(condition)), Form::OneOrZero)
             }
-            (look(Part::Description), Form::Usage)
-        }
+            _ => return Err(errors::SYNTAX),
+        })
+    }
 
-        Id::Rename => {
-            (Operation::Copy(CopyItem { from: key, to: other, replaces: true, moves: true }), Form::Renamed)
-        }
-        Id::Renamenx => (
-            Operation::Copy(CopyItem { from: key, to: other, replaces: false, moves: true }),
-            Form::RenamedOrNot,
-        ),
-        Id::Copy => {
-            let mut replaces = false;
-            let mut words = behind(2).iter().copied();
-            while let Some(word) = words.next() {
-                match lower(word)[..] {
-                    [b'r', b'e', b'p', b'l', b'a', b'c', b'e'] => replaces = true,
-                    [b'd', b'b'] => match database(words.next().ok_or(errors::SYNTAX)?)? {
-                        0 => {}
-                        _ => return Err(errors::DB_INDEX),
-                    },
-                    _ => return Err(errors::SYNTAX),
+    /// Changes when the item expires.
+    fn expire(&self) -> Result<(Operation<'a>, Form), Error> {
+        let ItemRequest { moment, .. } = *self;
+        Ok(match self.command.id {
+            Id::Expire | Id::Pexpire | Id::Expireat | Id::Pexpireat => {
+                let number = self.word(1);
+                let condition = expire_condition(self.behind(2))?;
+                let expiry = any_expiry(self.command, number, moment)?;
+                (self.edit(Change::Expire { expiry, condition }), Form::OneOrZero)
+            }
+            Id::Persist => (self.edit(Change::Persist), Form::OneOrZero),
+            _ => return Err(errors::SYNTAX),
+        })
+    }
+
+    /// Reads what is known of the item beside its value.
+    fn look_at_item(&self) -> Result<(Operation<'a>, Form), Error> {
+        let ItemRequest { moment, .. } = *self;
+        Ok(match self.command.id {
+            Id::Ttl => (self.look(Part::Description), Form::Ttl { in_seconds: true, moment }),
+            Id::Pttl => (self.look(Part::Description), Form::Ttl { in_seconds: false, moment }),
+            Id::Expiretime => (self.look(Part::Description), Form::ExpireTime { in_seconds: true, moment }),
+            Id::Pexpiretime => (self.look(Part::Description), Form::ExpireTime { in_seconds: false, moment }),
+            Id::Type => (self.look(Part::Presence), Form::Type),
+            Id::LarderItem => (self.look(Part::Description), Form::Item { moment }),
+            Id::ObjectEncoding => (self.look(Part::Description), Form::Encoding),
+            Id::ObjectFreq => (self.look(Part::Description), Form::Warmth),
+            Id::ObjectIdletime => (self.look(Part::Description), Form::IdleTime),
+            Id::ObjectRefcount => (self.look(Part::Presence), Form::OneOrNull),
+            Id::MemoryUsage => {
+                let mut words = self.behind(1).iter().copied();
+                while let Some(word) = words.next() {
+                    let samples = words.next().filter(|_| word.eq_ignore_ascii_case(b"samples"));
+                    if whole_number(samples.ok_or(errors::SYNTAX)?)? < 0 {
+                        return Err(errors::SYNTAX);
+                    }
                 }
+                (self.look(Part::Description), Form::Usage)
             }
-            if key.key == other.key {
-                return Err(errors::SAME_OBJECTS);
+            _ => return Err(errors::SYNTAX),
+        })
+    }
+
+    /// Copies the item, or moves it, to another key.
+    fn copy(&self) -> Result<(Operation<'a>, Form), Error> {
+        let ItemRequest { key, other, .. } = *self;
+        Ok(match self.command.id {
+            Id::Rename => (
+                Operation::Copy(CopyItem { from: key, to: other, replaces: true, moves: true }),
+                Form::Renamed,
+            ),
+            Id::Renamenx => (
+                Operation::Copy(CopyItem { from: key, to: other, replaces: false, moves: true }),
+                Form::RenamedOrNot,
+            ),
+            Id::Copy => {
+                let mut replaces = false;
+                let mut words = self.behind(2).iter().copied();
+                while let Some(word) = words.next() {
+                    match lower(word)[..] {
+                        [b'r', b'e', b'p', b'l', b'a', b'c', b'e'] => replaces = true,
+                        [b'd', b'b'] => match database(words.next().ok_or(errors::SYNTAX)?)? {
+                            0 => {}
+                            _ => return Err(errors::DB_INDEX),
+                        },
+                        _ => return Err(errors::SYNTAX),
+                    }
+                }
+                if key.key == other.key {
+                    return Err(errors::SAME_OBJECTS);
+                }
+                (Operation::Copy(CopyItem { from: key, to: other, replaces, moves: false }), Form::OneOrZero)
             }
-            (Operation::Copy(CopyItem { from: key, to: other, replaces, moves: false }), Form::OneOrZero)
-        }
-        _ => return Err(errors::SYNTAX),
-    })
+            _ => return Err(errors::SYNTAX),
+        })
+    }
 }
 
 /// What a command on several keys does with one of them. `value` = what follows the key in a request that has values.

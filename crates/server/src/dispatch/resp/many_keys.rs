@@ -44,7 +44,7 @@ impl Resp {
         let Connection { output, progress, session, keys_done, .. } = connection;
         let Some(session) = session else { return Progressed::Request };
         if *keys_done == 0 {
-            session.several.sum = 0;
+            session.many_keys.sum = 0;
         }
         let reply_from = output.len();
         let moment = Moment::new(executor.now_ms(), executor.clock());
@@ -57,7 +57,7 @@ impl Resp {
         }
         let done = if shows_values { *keys_done - 1 } else { *keys_done };
         let words_done = 1 + if has_values { 2 * done } else { done };
-        let mut rest = match session.several.place.take() {
+        let mut rest = match session.many_keys.place.take() {
             Some((keys, at)) if keys == *keys_done && done > 0 => {
                 Args::new(&args.bytes()[at..], args.len() - words_done)
             }
@@ -88,7 +88,7 @@ impl Resp {
             if failure.is_some() {
                 break;
             }
-            session.several.sum += i64::from(counts);
+            session.many_keys.sum += i64::from(counts);
             *keys_done += 1;
             // A transaction does not wait for the client in its middle.
             if in_transaction && shows_values && output.len() > reply_bytes_max {
@@ -99,7 +99,7 @@ impl Resp {
             // The client has to take what there is before it gets more.
             let has_to_wait = output.is_full() || progress.busy.is_some();
             if (has_to_wait || *keys_done >= keys_max) && rest.len() > 0 && !in_transaction {
-                session.several.place = Some((*keys_done, args.bytes().len() - rest.bytes().len()));
+                session.many_keys.place = Some((*keys_done, args.bytes().len() - rest.bytes().len()));
                 if !has_to_wait {
                     progress.busy = Some(Busy::Pausing);
                 }
@@ -110,7 +110,7 @@ impl Resp {
             (Some(error), _) => say_error(output, &error),
             (None, Id::Mget) => {}
             (None, Id::Mset) => say(output, "OK"),
-            (None, _) => words::integer(output.buffer(), session.several.sum),
+            (None, _) => words::integer(output.buffer(), session.many_keys.sum),
         }
         Progressed::Request
     }

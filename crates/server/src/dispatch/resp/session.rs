@@ -1,7 +1,7 @@
 //! What a connection that speaks RESP is in the middle of, beside the request at the front of its input.
 
 use super::clients::Client;
-use super::unfinished::{Several, Unfinished};
+use super::unfinished::{ManyKeys, Unfinished};
 use crate::dispatch::connection::SessionState;
 use crate::io::{Buffers, Charge};
 use larder_cache::{Expiry, KeyHash};
@@ -33,7 +33,7 @@ pub struct Session {
     /// How far an incomplete request at the front of the input was read.
     pub(in crate::dispatch) resume: Resume,
     /// How far a command on several keys is.
-    pub(super) several: Several,
+    pub(super) many_keys: ManyKeys,
     /// The request at the front of the input, as it is executed for a user with a namespace.
     pub(in crate::dispatch) own_request: Option<OwnRequest>,
     /// Commands that were executed in the present turn, and the last one of them.
@@ -72,7 +72,7 @@ pub(in crate::dispatch) struct Transaction {
 }
 
 impl Transaction {
-    /// Takes room for a command of so many bytes. `false` = there is none.
+    /// Takes room for a command of `bytes` bytes. `false` = there is none.
     pub(in crate::dispatch) fn take_room(&mut self, buffers: Option<&Arc<Buffers>>, bytes: usize) -> bool {
         // A vector doubles, and each command has an entry of its own.
         let bytes = 2 * (bytes + size_of::<Queued>()) as u64;
@@ -137,7 +137,7 @@ impl Session {
             watched: HashMap::new(),
             watched_charge: Charge::default(),
             resume: Resume::default(),
-            several: Several::default(),
+            many_keys: ManyKeys::default(),
             own_request: None,
             commands: 0,
             last_command: None,

@@ -18,7 +18,7 @@ use std::time::Instant;
 /// A transaction that needs items from flash is begun anew until all are in memory, but not for ever: others may push
 /// them out again.
 const TRIES_MAX: u8 = 3;
-/// A reply of so many bytes is given even where the replies of a transaction are too many.
+/// A reply of this number of bytes is given even where the replies of a transaction are too many.
 const SHORT_REPLY_BYTES: usize = 256;
 
 impl Resp {

@@ -17,7 +17,7 @@ pub(super) struct Unfinished {
 
 /// How far a command on several keys is that goes on in another turn.
 #[derive(Default)]
-pub(super) struct Several {
+pub(super) struct ManyKeys {
     /// What its keys came to so far.
     pub(super) sum: i64,
     /// Where it goes on: how many keys are done, and where in its arguments the next one begins.
@@ -67,7 +67,7 @@ pub(super) struct Collecting {
 pub(super) enum WantedKeys {
     /// Those that match a pattern.
     Matching(Pattern),
-    /// Those of a slot, so many at most.
+    /// Those of a slot, `most` at most.
     OfSlot { slot: u16, most: usize },
     /// Those of a slot are counted only.
     CountedOfSlot(u16),

@@ -248,7 +248,7 @@ fn with_value_of<'a>(operation: Operation<'a>, id: Id, key: ItemKey<'a>, value_b
 
 /// What came of the bytes behind an argument.
 enum Behind {
-    /// All arguments are here; so many bytes of the input were taken.
+    /// All arguments are here, after this number of bytes of the input was taken.
     Complete(usize),
     /// More are missing.
     Missing(usize),

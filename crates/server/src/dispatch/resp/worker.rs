@@ -18,7 +18,7 @@ use std::time::Instant;
 
 /// One part in this many of the memory for connection buffers is the most that one request may take.
 const REQUEST_SHARE: u64 = 4;
-/// A request of up to so many bytes is always waited for.
+/// A request of up to this number of bytes is always waited for.
 const REQUEST_BYTES_MIN: usize = 256 << 10;
 
 /// One worker's side of RESP.

@@ -1,7 +1,7 @@
 //! What watchers are told of, and the lanes on which it travels: one for each worker, and one for all other threads.
 //!
 //! A lane is a bounded page behind a lock that its worker never waits for: an event that finds the page full, or the
-//! desk's hand on it, is dropped and counted. The desk exchanges the page for an empty one and reads it at leisure.
+//! thread's hand on it, is dropped and counted. The thread exchanges the page for an empty one and reads it at leisure.
 
 use crate::io::{CloseReason, Transport};
 use larder_cache::{Absence, Departure};
@@ -124,7 +124,7 @@ pub(in crate::dispatch) struct Page {
 }
 
 impl Page {
-    /// An empty page of about so many bytes.
+    /// An empty page of about `bytes` bytes.
     pub(in crate::dispatch) fn new(bytes: usize) -> Page {
         let half = bytes / EVENTS_SHARE;
         Page { events: Vec::with_capacity(half / size_of::<Event>()), keys: Vec::with_capacity(half) }
@@ -157,11 +157,11 @@ impl Page {
     }
 }
 
-/// The way of one worker's events to the desk.
+/// The way of one worker's events to the thread.
 #[derive(Default)]
 #[repr(align(128))]
 pub(in crate::dispatch) struct Lane {
-    /// The page had no room for the last event, and the desk has not taken it since.
+    /// The page had no room for the last event, and the thread has not taken it since.
     is_full: AtomicBool,
     written: AtomicU64,
     dropped: AtomicU64,
@@ -190,7 +190,7 @@ impl Lane {
         self.is_full.load(Relaxed)
     }
 
-    /// So many events found the page full. For the lane's own worker.
+    /// `events` events found the page full. For the lane's own worker.
     pub(in crate::dispatch) fn drop_some(&self, events: u64) {
         self.dropped.store(self.dropped.load(Relaxed) + events, Relaxed);
     }
@@ -219,7 +219,7 @@ impl Lane {
     fn try_put(&self, gid: impl FnOnce() -> u64, at_us: u64, what: What, key: &[u8]) -> bool {
         let Ok(mut page) = self.page.try_lock() else { return false };
         if !page.has_room() {
-            // Under the lock, so that the desk does not take the page in between.
+            // Under the lock, so that the thread does not take the page in between.
             self.is_full.store(true, Relaxed);
             return false;
         }
@@ -227,7 +227,7 @@ impl Lane {
         true
     }
 
-    /// The desk exchanges the page for an empty one.
+    /// The thread exchanges the page for an empty one.
     pub(in crate::dispatch) fn exchange(&self, page: &mut Page) {
         let mut held = self.page.lock().expect("no panic under this lock");
         std::mem::swap(&mut *held, page);
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_waits_for_the_desk() {
+    fn nothing_waits_for_the_thread() {
         let lane = Lane::default();
         // Without a page there is no room.
         lane.put(|| 1, 0, get(0), b"a");

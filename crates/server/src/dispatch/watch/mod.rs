@@ -2,16 +2,17 @@
 //!
 //! * `event.rs`: what they are told of, and how it travels from the workers, which never wait for anybody;
 //! * `line.rs`: the lines;
-//! * `desk.rs`: the thread that makes lines of events, and gives them to the watchers, for as long as there are any.
+//! * `line_thread.rs`: the thread that makes lines of events, and gives them to the watchers, for as long as there are
+//!   any.
 //!
-//! A watcher's connection stays with its worker. The desk appends lines to the watcher's buffer and rings the worker's
-//! bell; the worker takes as many lines as the connection's output has room for. What finds no room on the way is
-//! dropped and counted: on a worker's lane (`log_worker_dropped`), or in front of a watcher's buffer, which is told
+//! A watcher's connection stays with its worker. The thread appends lines to the watcher's buffer and rings the
+//! worker's bell; the worker takes as many lines as the connection's output has room for. What finds no room on the way
+//! is dropped and counted: on a worker's lane (`log_worker_dropped`), or in front of a watcher's buffer, which is told
 //! `skipped=N` (`log_watcher_skipped`). All buffers are in the account of connection buffers.
 
-mod desk;
 mod event;
 mod line;
+mod line_thread;
 
 pub(super) use event::{Client, StoreCommand, StoreStatus, What, unix_us};
 
@@ -25,13 +26,13 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// The most watchers, as in memcached.
 const WATCHERS_MAX: usize = 20;
 /// Bytes of a watcher's buffer and of a lane's page, as in memcached. They are smaller where connections may hold
-/// little: one part in so many of that, so that all watchers together hold less than a third.
+/// little: one part in this number of that, so that all watchers together hold less than a third.
 const WATCHER_BYTES_MAX: u64 = 256 << 10;
 const PAGE_BYTES_MAX: u64 = 64 << 10;
 const BYTES_MIN: u64 = 16 << 10;
 const SHARE_OF_BUFFERS: u64 = 64;
-/// A line is skipped if it does not leave so many bytes of the buffer free: the line that tells of skipped ones fits
-/// then.
+/// A line is skipped if it does not leave this number of bytes of the buffer free: the line that tells of skipped ones
+/// fits then.
 const RESERVE_BYTES: usize = 128;
 
 /// Everything about watching that the workers share.
@@ -42,7 +43,7 @@ pub(crate) struct Watch {
     gid: AtomicU64,
     /// One for each worker, and the last one for all other threads.
     lanes: Box<[Lane]>,
-    desk: Mutex<Desk>,
+    watchers: Mutex<Watchers>,
     /// Connections of each worker for which there are lines.
     news: Box<[Mutex<Vec<ConnectionId>>]>,
     skipped: AtomicU64,
@@ -54,10 +55,10 @@ pub(crate) struct Watch {
 
 /// The watchers, and what is there for as long as there are any.
 #[derive(Default)]
-struct Desk {
-    watchers: Vec<Arc<Watcher>>,
+struct Watchers {
+    all: Vec<Arc<Watcher>>,
     /// The thread runs, and the lanes have pages.
-    is_open: bool,
+    has_thread: bool,
     /// The pages of the lanes in the account of connection buffers.
     charge: Charge,
 }
@@ -126,8 +127,8 @@ impl Watcher {
         self.kinds.contains(kind) && gid >= self.first_gid
     }
 
-    /// Moves lines to `out`, at most `room` bytes of them. It does not wait: while the desk writes there are none, and
-    /// the desk tells the worker again.
+    /// Moves lines to `out`, at most `room` bytes of them. It does not wait: while the thread writes there are none,
+    /// and the thread tells the worker again.
     pub(super) fn take(&self, room: usize, out: &mut Vec<u8>) {
         self.is_told.store(false, Relaxed);
         let Ok(mut lines) = self.lines.try_lock() else { return };
@@ -149,7 +150,7 @@ impl Watch {
             wanted: AtomicU16::new(0),
             gid: AtomicU64::new(0),
             lanes: (0..=workers).map(|_| Lane::default()).collect(),
-            desk: Mutex::default(),
+            watchers: Mutex::default(),
             news: (0..workers).map(|_| Mutex::default()).collect(),
             skipped: AtomicU64::new(0),
             sent: AtomicU64::new(0),
@@ -179,7 +180,7 @@ impl Watch {
         self.lanes[worker].is_full()
     }
 
-    /// A worker had so many events for which its page had no room.
+    /// A worker had `events` events for which its page had no room.
     pub(super) fn drop_some(&self, worker: usize, events: u64) {
         self.lanes[worker].drop_some(events);
     }
@@ -214,14 +215,14 @@ impl Watch {
         id: ConnectionId,
         on_change: impl FnOnce(WatchKinds),
     ) -> Result<Arc<Watcher>, NoWatch> {
-        let mut desk = self.lock_desk();
-        if desk.watchers.len() >= WATCHERS_MAX {
+        let mut watchers = self.lock_watchers();
+        if watchers.all.len() >= WATCHERS_MAX {
             return Err(NoWatch::TooMany);
         }
         let bytes_max = self.bytes_of(WATCHER_BYTES_MAX);
         let charge = self.charge(bytes_max).ok_or(NoWatch::NoMemory)?;
-        if !desk.is_open {
-            self.open_desk(&mut desk)?;
+        if !watchers.has_thread {
+            self.start_thread(&mut watchers)?;
         }
         let watcher = Arc::new(Watcher {
             kinds,
@@ -233,21 +234,21 @@ impl Watch {
             bytes_max: bytes_max as usize,
             _charge: charge,
         });
-        desk.watchers.push(watcher.clone());
-        self.want(&desk, on_change);
+        watchers.all.push(watcher.clone());
+        self.want(&watchers, on_change);
         Ok(watcher)
     }
 
     /// The connection of a watcher is gone.
     pub(super) fn remove(&self, watcher: &Arc<Watcher>, on_change: impl FnOnce(WatchKinds)) {
-        let mut desk = self.lock_desk();
-        desk.watchers.retain(|other| !Arc::ptr_eq(other, watcher));
-        self.want(&desk, on_change);
+        let mut watchers = self.lock_watchers();
+        watchers.all.retain(|other| !Arc::ptr_eq(other, watcher));
+        self.want(&watchers, on_change);
     }
 
-    fn want(&self, desk: &Desk, on_change: impl FnOnce(WatchKinds)) {
+    fn want(&self, watchers: &Watchers, on_change: impl FnOnce(WatchKinds)) {
         let none = WatchKinds::default();
-        let wanted = desk.watchers.iter().fold(none, |wanted, watcher| wanted.union(watcher.kinds));
+        let wanted = watchers.all.iter().fold(none, |wanted, watcher| wanted.union(watcher.kinds));
         self.wanted.store(wanted.bits(), Relaxed);
         on_change(wanted);
     }
@@ -270,30 +271,31 @@ impl Watch {
         fits.then_some(charge)
     }
 
-    fn open_desk(self: &Arc<Watch>, desk: &mut Desk) -> Result<(), NoWatch> {
+    fn start_thread(self: &Arc<Watch>, watchers: &mut Watchers) -> Result<(), NoWatch> {
         let page_bytes = self.bytes_of(PAGE_BYTES_MAX);
-        // The desk has one page itself.
+        // The thread has one page itself.
         let charge = self.charge(page_bytes * (self.lanes.len() as u64 + 1)).ok_or(NoWatch::NoMemory)?;
         let page = || Page::new(page_bytes as usize);
         let (watch, spare) = (self.clone(), page());
-        let thread = std::thread::Builder::new().name("watch".into()).spawn(move || desk::run(&watch, spare));
+        let thread =
+            std::thread::Builder::new().name("watch".into()).spawn(move || line_thread::run(&watch, spare));
         if let Err(error) = thread {
             tracing::warn!("nobody can watch: {error}");
             return Err(NoWatch::NoMemory);
         }
         self.lanes.iter().for_each(|lane| lane.exchange(&mut page()));
-        (desk.is_open, desk.charge) = (true, charge);
+        (watchers.has_thread, watchers.charge) = (true, charge);
         Ok(())
     }
 
     /// Nobody watches any more: the memory of the lanes is given back.
-    fn close_desk(&self, desk: &mut Desk) {
+    fn end_thread(&self, watchers: &mut Watchers) {
         self.lanes.iter().for_each(|lane| lane.exchange(&mut Page::default()));
-        *desk = Desk::default();
+        *watchers = Watchers::default();
     }
 
-    fn lock_desk(&self) -> MutexGuard<'_, Desk> {
-        self.desk.lock().expect("no panic under this lock")
+    fn lock_watchers(&self) -> MutexGuard<'_, Watchers> {
+        self.watchers.lock().expect("no panic under this lock")
     }
 
     /// The connections of a worker for which there are lines.
@@ -305,7 +307,7 @@ impl Watch {
 
     /// How many watchers there are.
     pub(crate) fn watchers(&self) -> usize {
-        self.lock_desk().watchers.len()
+        self.lock_watchers().all.len()
     }
 
     /// What was counted since the last [`Watch::reset_counts`].

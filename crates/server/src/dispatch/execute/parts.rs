@@ -5,12 +5,12 @@ use crate::dispatch::operation::{BitRange, ItemKey, Look, Part};
 use crate::dispatch::outcome::{ItemValue, Looked, LookedItem, Outcome, Tail};
 use crate::dispatch::output::OUTPUT_SOFT_BYTES;
 use crate::dispatch::prefixes::PrefixEvent;
-use crate::dispatch::progress::{Busy, Progress, Sending, ValueSource};
+use crate::dispatch::progress::{Progress, ValueSource};
 use crate::io::Charge;
-use larder_cache::{Hit, Value};
+use larder_cache::{Hit, Value, Worker};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// A value of up to so many bytes is shown with a description.
+/// A value of up to this number of bytes is shown with a description.
 const SHORT_VALUE_BYTES: usize = 64;
 
 impl Executor {
@@ -27,7 +27,7 @@ impl Executor {
             true => self.worker.peek(key.hash, key.key),
             false => self.worker.get(key.hash, key.key),
         };
-        let hit = hit.filter(|hit| self.has_head(hit, &key));
+        let hit = hit.filter(|hit| has_head(&self.worker, hit, key.head));
         if is_use {
             let counters = self.worker.counters();
             counters.cmd_get.add(1);
@@ -102,16 +102,6 @@ impl Executor {
         compose(Outcome::Looked(looked));
     }
 
-    /// Whether this is the item of the key, as its head says.
-    pub(super) fn has_head(&self, hit: &Hit<'_>, key: &ItemKey<'_>) -> bool {
-        if key.head.is_empty() {
-            return true;
-        }
-        let mut head = Vec::with_capacity(key.head.len());
-        self.worker.copy_part(hit, 0, key.head.len(), &mut head);
-        head == key.head
-    }
-
     fn show_value(
         &self,
         progress: &mut Progress,
@@ -119,17 +109,15 @@ impl Executor {
         key: &ItemKey<'_>,
         compose: impl FnOnce(Outcome<'_>) -> Tail,
     ) {
-        if let Value::Chunked { total, .. } = hit.value()
+        if let Value::Chunked { .. } = hit.value()
             && key.head.is_empty()
             && !progress.in_one_piece
         {
-            match self.worker.begin_large_read(hit) {
+            match self.shown_value(hit) {
                 None => _ = compose(Outcome::Looked(Looked::NoMemory)),
-                Some(value) => {
-                    let shown = ItemValue::Streamed { bytes: total };
+                Some((shown, source)) => {
                     let tail = compose(Outcome::Looked(Looked::Value(shown)));
-                    let source = ValueSource::Memory(value);
-                    progress.busy = Some(Busy::Sending(Sending { source, tail }));
+                    progress.send(source, tail);
                 }
             }
             return;
@@ -160,7 +148,7 @@ impl Executor {
         show_copy(progress, part, charge, |value| compose(Outcome::Looked(Looked::Value(value))));
     }
 
-    /// Takes room for a copy of so many bytes. `None` = there is none.
+    /// Takes room for a copy of `bytes` bytes. `None` = there is none.
     pub(super) fn charge(&self, bytes: usize) -> Option<Charge> {
         match self.state.buffers() {
             Some(buffers) if bytes > OUTPUT_SOFT_BYTES => {
@@ -213,6 +201,16 @@ impl Executor {
     }
 }
 
+/// Whether this is the item of the key whose value begins with `head`.
+pub(super) fn has_head(worker: &Worker, hit: &Hit<'_>, head: &[u8]) -> bool {
+    if head.is_empty() {
+        return true;
+    }
+    let mut own = Vec::with_capacity(head.len());
+    worker.copy_part(hit, 0, head.len(), &mut own);
+    own == head
+}
+
 /// Shows a copy of a value: at once, or in pieces if it is long.
 pub(super) fn show_copy(
     progress: &mut Progress,
@@ -225,8 +223,7 @@ pub(super) fn show_copy(
         return;
     }
     let tail = compose(ItemValue::Streamed { bytes: value.len() as u32 });
-    let source = ValueSource::Copy { value, sent: 0, _charge: charge };
-    progress.busy = Some(Busy::Sending(Sending { source, tail }));
+    progress.send(Some(ValueSource::Copy { value, sent: 0, _charge: charge }), tail);
 }
 
 /// Where a range of whole bytes of a value is cut into bits.

@@ -1,4 +1,4 @@
-//! The desk: the thread that makes lines of events while somebody watches.
+//! The thread that makes lines of events while somebody watches.
 
 use super::event::Page;
 use super::line::write_line;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// The shortest and the longest pause between two rounds. The longest is how late a line may be.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 const PAUSE_MAX: Duration = Duration::from_millis(100);
-/// A round is followed by a pause of so many times the round: the desk takes at most about 1 % of one processor,
+/// A pause is this number of times as long as the round before it: the thread takes at most about 1 % of one processor,
 /// however much happens, and events that come faster are dropped on their lanes.
 const PAUSE_TIMES: u32 = 100;
 
@@ -22,11 +22,11 @@ pub(super) fn run(watch: &Watch, mut page: Page) {
         sleep(pause);
         let started = Instant::now();
         let watchers = {
-            let mut desk = watch.lock_desk();
-            if desk.watchers.is_empty() {
-                return watch.close_desk(&mut desk);
+            let mut watchers = watch.lock_watchers();
+            if watchers.all.is_empty() {
+                return watch.end_thread(&mut watchers);
             }
-            desk.watchers.clone()
+            watchers.all.clone()
         };
         let mut has_events = false;
         for lane in &watch.lanes {
