@@ -52,11 +52,6 @@ pub(super) enum Operation<'a> {
     Edit(ItemKey<'a>, Change<'a>),
     /// Copies the item to another key.
     Copy(CopyItem<'a>),
-    /// Reports what is known of the item without using it.
-    Describe {
-        key: &'a [u8],
-        hash: KeyHash,
-    },
     /// All items stored until `due_s`, on the cache's clock, are gone from then on; `None` = now.
     Flush {
         due_s: Option<u32>,
@@ -374,8 +369,7 @@ impl<'a> Operation<'a> {
         match self {
             Operation::Read(Read { key, hash, .. })
             | Operation::Touch { key, hash, .. }
-            | Operation::Arith(Arith { key, hash, .. })
-            | Operation::Describe { key, hash } => Some((key, *hash, Need::Memory)),
+            | Operation::Arith(Arith { key, hash, .. }) => Some((key, *hash, Need::Memory)),
             Operation::Store(StoreItem { store, .. }) => {
                 let depends = store.mode != Mode::Set || store.compare.is_some();
                 depends.then_some((store.key, store.hash, Need::Memory))
@@ -409,7 +403,7 @@ impl<'a> Operation<'a> {
                 let Operation::Read(read) = self else { return None };
                 Some(Operation::Read(Read { recache: Recache::Never, ..read }))
             }
-            Operation::Describe { .. }
+            Operation::Look(_)
             | Operation::Stats(_)
             | Operation::SizingOf(_)
             | Operation::PrefixCounts
@@ -440,7 +434,6 @@ impl<'a> Operation<'a> {
             | Operation::Look(_)
             | Operation::Edit(..)
             | Operation::Copy(_)
-            | Operation::Describe { .. }
             | Operation::FlushPrefix { .. }
             | Operation::Stats(_)
             | Operation::SizingOf(_)

@@ -55,8 +55,6 @@ pub(super) enum Outcome<'w> {
     Looked(Looked<'w>),
     Edited(EditOutcome<'w>),
     Copied(Copied),
-    /// `None` = there is no such item.
-    Described(Option<ItemDescription>),
     Stats(&'w StatRows),
     /// Certificates were read again, or could not be, with the reason. `None` = nothing is encrypted.
     Certificates(&'w Option<Result<(), String>>),
@@ -103,6 +101,12 @@ pub(super) struct LookedItem<'w> {
     pub(super) cas: u64,
     pub(super) flags: u32,
     pub(super) value_bytes: u32,
+    /// Milliseconds until the item expires; `None` = never.
+    pub(super) left_ms: Option<i64>,
+    /// It was read before.
+    pub(super) was_fetched: bool,
+    /// The key came in base64 when the item was stored.
+    pub(super) binary_key: bool,
     /// The value, unless it is long.
     pub(super) short_value: Option<&'w [u8]>,
     /// The value was changed in parts.
@@ -211,24 +215,6 @@ pub(super) struct ItemDetails<'w> {
     pub(super) token_taken: bool,
     /// The caller has just got the item's token.
     pub(super) token_won: bool,
-}
-
-/// All that is known of an item, without its value.
-pub(super) struct ItemDescription {
-    /// Seconds until the item expires; `None` = never.
-    pub(super) ttl_s: Option<u32>,
-    /// Seconds since the last access.
-    pub(super) idle_s: u32,
-    pub(super) cas: u64,
-    pub(super) was_fetched: bool,
-    /// The key came in base64 when the item was stored.
-    pub(super) binary_key: bool,
-    /// Bytes that the item takes, its overhead included.
-    pub(super) bytes: u64,
-    /// The client's flags.
-    pub(super) flags: u32,
-    /// Milliseconds until the item expires, if it does not at a whole second.
-    pub(super) ttl_ms: Option<u64>,
 }
 
 /// Statistics: names and values, in the order in which they are shown.

@@ -160,6 +160,11 @@ fn number64(bytes: &[u8]) -> u64 {
     u64::from_be_bytes(bytes.try_into().expect("eight bytes"))
 }
 
+/// Whether the CAS number that the client names is another one than the item's.
+fn differs(request: &Packet, cas: Option<u64>) -> bool {
+    request.cas != 0 && cas != Some(request.cas)
+}
+
 impl Twin {
     /// The twin of a server that stores values up to this length in one piece.
     pub(crate) fn new(whole_bytes_max: usize) -> Twin {
@@ -175,11 +180,8 @@ impl Twin {
     pub(crate) fn execute(&mut self, request: &Packet) -> Option<Expected> {
         let opcode = loud(request.opcode);
         let is_quiet = opcode != request.opcode;
-        let Packet { key, value, extras, .. } = request;
-        let compare = Some(request.cas).filter(|&cas| cas != 0);
+        let Packet { key, extras, .. } = request;
         let found = self.items.get(key).map(|item| item.cas);
-        // Whether the number that the client names is another one than the item's.
-        let differs = |cas: Option<u64>| compare.is_some_and(|named| cas != Some(named));
         let mut reply = Packet { opcode: request.opcode, opaque: request.opaque, ..Packet::default() };
         let (mut changes, mut shows) = (false, false);
         let status = match opcode {
@@ -209,77 +211,28 @@ impl Twin {
                 }
             },
             0x01..=0x03 => {
-                changes = match (found, compare) {
-                    (None, Some(_)) => false,
-                    (Some(cas), Some(_)) => !differs(cas),
-                    (found, None) => opcode == 1 || found.is_some() == (opcode == 3),
-                };
-                match (changes, found, opcode) {
-                    (true, ..) => {
-                        let (flags, exptime) = (number32(&extras[..4]), number32(&extras[4..]));
-                        self.items.insert(key.clone(), Item { value: value.clone(), flags, cas: None });
-                        if exptime == EXPIRED {
-                            self.items.remove(key);
-                        }
-                        0
-                    }
-                    (false, None, _) => 1,
-                    (false, Some(_), _) => 2,
-                }
+                let (status, is_stored) = self.store(opcode, request);
+                changes = is_stored;
+                status
             }
-            0x0e | 0x0f => match self.items.get_mut(key) {
-                None => 5,
-                Some(item) if differs(item.cas) => 2,
-                Some(item) => {
-                    item.value = match opcode {
-                        0x0e => [&item.value[..], value].concat(),
-                        _ => [&value[..], &item.value].concat(),
-                    };
-                    changes = true;
-                    0
-                }
-            },
+            0x0e | 0x0f => {
+                let status = self.join(opcode, request);
+                changes = status == 0;
+                status
+            }
             0x04 => match found {
                 None => 1,
-                Some(cas) if differs(cas) => 2,
+                Some(cas) if differs(request, cas) => 2,
                 Some(_) => {
                     self.items.remove(key);
                     0
                 }
             },
             0x05 | 0x06 => {
-                let (delta, initial) = (number64(&extras[..8]), number64(&extras[8..16]));
-                let exptime = number32(&extras[16..]);
-                match self.items.get_mut(key) {
-                    None if exptime == DO_NOT_CREATE => 1,
-                    None => {
-                        let item = Item { value: initial.to_string().into_bytes(), flags: 0, cas: None };
-                        self.items.insert(key.clone(), item);
-                        if exptime == EXPIRED {
-                            self.items.remove(key);
-                        }
-                        reply.value = initial.to_be_bytes().to_vec();
-                        changes = true;
-                        0
-                    }
-                    Some(item) => match counter(&item.value, self.whole_bytes_max) {
-                        _ if !item.value.is_empty() && differs(item.cas) => 2,
-                        None => 6,
-                        Some(number) => {
-                            let number = match opcode {
-                                0x05 => number.wrapping_add(delta),
-                                _ => number.saturating_sub(delta),
-                            };
-                            let mut digits = number.to_string().into_bytes();
-                            // A shorter number is padded to the length of the old one.
-                            digits.resize(digits.len().max(item.value.len()), b' ');
-                            item.value = digits;
-                            reply.value = number.to_be_bytes().to_vec();
-                            changes = true;
-                            0
-                        }
-                    },
-                }
+                let (status, number) = self.count(opcode, request);
+                changes = status == 0;
+                reply.value = number.map_or(Vec::new(), |number| number.to_be_bytes().to_vec());
+                status
             }
             0x07 => {
                 self.is_closed = true;
@@ -313,6 +266,73 @@ impl Twin {
             return None;
         }
         Some(Expected { reply, changes: changes.then(|| key.clone()), shows })
+    }
+
+    /// `set`, `add` and `replace`: the status, and whether the value was stored.
+    fn store(&mut self, opcode: u8, request: &Packet) -> (u16, bool) {
+        let Packet { key, value, extras, .. } = request;
+        let found = self.items.get(key).map(|item| item.cas);
+        let is_stored = match (found, request.cas) {
+            (found, 0) => opcode == 1 || found.is_some() == (opcode == 3),
+            (None, _) => false,
+            (Some(cas), _) => !differs(request, cas),
+        };
+        if !is_stored {
+            return (if found.is_some() { 2 } else { 1 }, false);
+        }
+        let (flags, exptime) = (number32(&extras[..4]), number32(&extras[4..]));
+        self.items.insert(key.clone(), Item { value: value.clone(), flags, cas: None });
+        if exptime == EXPIRED {
+            self.items.remove(key);
+        }
+        (0, true)
+    }
+
+    /// `append` and `prepend`: the status.
+    fn join(&mut self, opcode: u8, request: &Packet) -> u16 {
+        let Packet { key, value, .. } = request;
+        match self.items.get_mut(key) {
+            None => 5,
+            Some(item) if differs(request, item.cas) => 2,
+            Some(item) => {
+                item.value = match opcode {
+                    0x0e => [&item.value[..], value].concat(),
+                    _ => [&value[..], &item.value].concat(),
+                };
+                0
+            }
+        }
+    }
+
+    /// `increment` and `decrement`: the status, and the number now.
+    fn count(&mut self, opcode: u8, request: &Packet) -> (u16, Option<u64>) {
+        let Packet { key, extras, .. } = request;
+        let (delta, initial) = (number64(&extras[..8]), number64(&extras[8..16]));
+        let exptime = number32(&extras[16..]);
+        let Some(item) = self.items.get_mut(key) else {
+            if exptime == DO_NOT_CREATE {
+                return (1, None);
+            }
+            let item = Item { value: initial.to_string().into_bytes(), flags: 0, cas: None };
+            self.items.insert(key.clone(), item);
+            if exptime == EXPIRED {
+                self.items.remove(key);
+            }
+            return (0, Some(initial));
+        };
+        if !item.value.is_empty() && differs(request, item.cas) {
+            return (2, None);
+        }
+        let Some(number) = counter(&item.value, self.whole_bytes_max) else { return (6, None) };
+        let number = match opcode {
+            0x05 => number.wrapping_add(delta),
+            _ => number.saturating_sub(delta),
+        };
+        let mut digits = number.to_string().into_bytes();
+        // A shorter number is padded to the length of the old one.
+        digits.resize(digits.len().max(item.value.len()), b' ');
+        item.value = digits;
+        (0, Some(number))
     }
 
     /// Compares a reply with what was expected, and learns from it.

@@ -4,7 +4,7 @@ use super::Executor;
 use super::flash::Looked;
 use crate::dispatch::operation::{Create, Get, Need, Read, Recache, ValueWanted};
 use crate::dispatch::outcome::{
-    ComposeGet, FoundItem, GetOutcome, ItemDescription, ItemDetails, ItemValue, Outcome, ReadOutcome, Tail,
+    ComposeGet, FoundItem, GetOutcome, ItemDetails, ItemValue, Outcome, ReadOutcome, Tail,
 };
 use crate::dispatch::output::OUTPUT_SOFT_BYTES;
 use crate::dispatch::progress::{Progress, ValueSource};
@@ -294,24 +294,6 @@ impl Executor {
             marks_parts: false,
         });
         matches!(outcome, StoreOutcome::Stored { .. }) && self.worker.claim_token(hash, key)
-    }
-
-    /// Everything about an item but its value. Nothing is counted, and the item is not used.
-    pub(super) fn describe(&self, key: &[u8], hash: KeyHash) -> Option<ItemDescription> {
-        let hit = self.worker.peek(hash, key)?;
-        let now_s = self.clock().now_s();
-        let state = hit.item.state();
-        let left_ms = |at_ms: i64| (at_ms - self.clock().now_ms()).max(0) as u64;
-        Some(ItemDescription {
-            ttl_s: hit.expiry().remaining_s(now_s),
-            idle_s: state.idle_s(now_s),
-            cas: self.shown_cas(hit.cas()),
-            was_fetched: state.has(State::FETCHED),
-            binary_key: state.has(State::BINARY_KEY),
-            bytes: self.worker.bytes_of(&hit),
-            flags: hit.item.flags(),
-            ttl_ms: hit.expiry().milliseconds().filter(|at_ms| at_ms % 1000 != 0).map(left_ms),
-        })
     }
 }
 

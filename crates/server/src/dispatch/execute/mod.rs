@@ -234,7 +234,6 @@ impl Executor {
                 self.touch_and_show(key, *hash, *expiry)
             }
             Operation::Arith(arith) => Outcome::Counted(self.arith(arith)),
-            Operation::Describe { key, hash } => Outcome::Described(self.describe(key, *hash)),
             other => self.administer(progress, other),
         };
         compose(outcome);

@@ -336,7 +336,6 @@ fn subject<'a>(operation: &Operation<'a>) -> Option<(&'a [u8], KeyHash)> {
         Operation::Read(Read { key, hash, .. })
         | Operation::Touch { key, hash, .. }
         | Operation::Arith(Arith { key, hash, .. })
-        | Operation::Describe { key, hash }
         | Operation::Look(Look { key: ItemKey { key, hash, .. }, .. })
         | Operation::Edit(ItemKey { key, hash, .. }, _)
         | Operation::Copy(CopyItem { from: ItemKey { key, hash, .. }, .. }) => Some((key, hash)),

@@ -7,7 +7,7 @@ use crate::dispatch::output::OUTPUT_SOFT_BYTES;
 use crate::dispatch::prefixes::PrefixEvent;
 use crate::dispatch::progress::{Progress, ValueSource};
 use crate::io::Charge;
-use larder_cache::{Hit, Value, Worker};
+use larder_cache::{Hit, State, Value, Worker};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// A value of up to this number of bytes is shown with a description.
@@ -91,6 +91,9 @@ impl Executor {
                     cas: self.shown_cas(hit.cas()),
                     flags: hit.item.flags(),
                     value_bytes: length as u32,
+                    left_ms: hit.expiry().milliseconds().map(|at_ms| (at_ms - self.clock().now_ms()).max(0)),
+                    was_fetched: state.has(State::FETCHED),
+                    binary_key: state.has(State::BINARY_KEY),
                     short_value,
                     in_parts: hit.item.is_changed_in_parts(),
                     idle_s: state.idle_s(self.clock().now_s()),

@@ -6,10 +6,11 @@
 use super::classic::stored_text;
 use super::client_time::ClientTime;
 use crate::dispatch::operation::{
-    Create, DeleteItem, OldItem, Operation, Read, Recache, StoreItem, THE_CLASS, ValueWanted,
+    Create, DeleteItem, ItemKey, Look, OldItem, Operation, Part, Read, Recache, StoreItem, THE_CLASS,
+    ValueWanted,
 };
 use crate::dispatch::outcome::{
-    ItemDescription, ItemDetails, ItemValue, Outcome, ReadOutcome, Refusal, Tail,
+    ItemDetails, ItemValue, Looked, LookedItem, Outcome, ReadOutcome, Refusal, Tail,
 };
 use crate::dispatch::output::Output;
 use crate::latency::Class;
@@ -69,7 +70,10 @@ pub(super) fn command<'a>(
         MetaVerb::Delete => (Operation::Delete(delete_item(meta, key, hash, time)), Class::Delete),
         MetaVerb::Arith => (Operation::Arith(arith(meta, key, hash, time)), Class::Arith),
         MetaVerb::Flush => (Operation::FlushPrefix { prefix: key }, Class::Other),
-        MetaVerb::Debug => (Operation::Describe { key, hash }, Class::Other),
+        MetaVerb::Debug => {
+            let key = ItemKey { key, hash, head: &[] };
+            (Operation::Look(Look { key, part: Part::Description, leaves_no_trace: true }), Class::Other)
+        }
     }
 }
 
@@ -202,7 +206,8 @@ pub(super) fn compose(form: &Form<'_>, output: &mut Output, outcome: Outcome<'_>
         Outcome::Stored(outcome) => compose_stored(form, output, outcome),
         Outcome::Deleted(outcome) => compose_deleted(form, output, outcome),
         Outcome::Counted(outcome) => compose_counted(form, output, outcome),
-        Outcome::Described(item) => compose_described(form, output, item),
+        Outcome::Looked(Looked::Description(item)) => compose_described(form, output, &item),
+        Outcome::Looked(_) => output.say(reply::META_MISS),
         Outcome::BadUploadEnd => output.say(reply::BAD_CHUNK),
         Outcome::NoMemoryForUpload => output.say(reply::NO_MEMORY_DURING_READ),
         // Of the meta commands only `mf` ends so.
@@ -317,11 +322,12 @@ fn compose_counted(form: &Form<'_>, output: &mut Output, outcome: ArithOutcome) 
     }
 }
 
-fn compose_described(form: &Form<'_>, output: &mut Output, item: Option<ItemDescription>) {
-    let Some(item) = item else { return output.say(reply::META_MISS) };
+fn compose_described(form: &Form<'_>, output: &mut Output, item: &LookedItem<'_>) {
+    // Whole seconds tell it all, unless a client of RESP named milliseconds.
+    let left_ms = item.left_ms.filter(|_| item.expiry.milliseconds().is_some_and(|at_ms| at_ms % 1000 != 0));
     let report = words::ItemReport {
         key: form.key,
-        expiry: item.ttl_s.map_or(-1, i64::from),
+        expiry: form.time.remaining_s(item.expiry).map_or(-1, i64::from),
         last_access: item.idle_s.into(),
         cas: item.cas,
         fetched: item.was_fetched,
@@ -329,7 +335,7 @@ fn compose_described(form: &Form<'_>, output: &mut Output, item: Option<ItemDesc
         bytes: item.bytes,
         flags: item.flags,
     };
-    words::meta_debug_line(output.buffer(), item.binary_key, &report, item.ttl_ms);
+    words::meta_debug_line(output.buffer(), item.binary_key, &report, left_ms.map(|ms| ms as u64));
 }
 
 /// A reply of a code and the return flags, in the order in which the request has its flags.
