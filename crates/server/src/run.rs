@@ -2,8 +2,8 @@
 
 use crate::admin;
 use crate::admin::process::{
-    Signal, SignalThread, Start, notify_ready, notify_reloaded, notify_reloading, notify_stopping,
-    on_signals, start_watchdog, when_ready, write_whole,
+    Signal, SignalThread, Start, hold_reloads, notify_ready, notify_reloaded, notify_reloading,
+    notify_stopping, on_signals, start_watchdog, when_ready, write_whole,
 };
 use crate::cpus;
 use crate::dispatch::live::{Follower, Running};
@@ -19,6 +19,7 @@ use crate::settings::{self, Host, Pages, Settings};
 use crate::startup_warnings::{Machine, startup_warnings};
 use crate::tls::Tls;
 use larder_cache::{Cache, CacheOptions, NumaNodes, PagesWanted};
+use signal_hook::iterator::Signals;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -98,6 +99,7 @@ fn serve(
     let tls =
         settings.tls.enabled.then(|| Tls::load(&settings.tls)).transpose().map_err(RunError)?.map(Arc::new);
     let options = listen_options(settings, &cache, ring_buffers, tls.clone());
+    let signals = hold_reloads().map_err(cannot_wait)?;
     let bound = io::bind(&options, &inherited)?;
     // The listeners have descriptors of their own.
     drop(inherited);
@@ -122,7 +124,7 @@ fn serve(
 
     // A service manager takes the end of a reload for readiness.
     let is_ready = Arc::new(AtomicBool::new(false));
-    let signals = obey_signals(bound.stopper(), state.clone(), cache.clone(), is_ready.clone())?;
+    let signals = obey_signals(signals, bound.stopper(), state.clone(), cache.clone(), is_ready.clone())?;
 
     let (counters, stopping) = (bound.counters(), bound.stopper());
     let ticks: Ticks = Arc::new(move || (!stopping.is_stopping()).then(|| counters.ticks()));
@@ -178,6 +180,7 @@ fn drivers(bound: &io::Bound, tls: Option<Arc<Tls>>) -> Drivers {
 /// Stops the server, or reads its settings again, when a signal says so. A service manager is told of a reload once
 /// the server `is_ready`.
 fn obey_signals(
+    signals: Signals,
     stopper: Stopper,
     state: Arc<ServerState>,
     cache: Arc<Cache>,
@@ -205,7 +208,11 @@ fn obey_signals(
             }
         }
     };
-    on_signals(obey).map_err(|error| RunError(format!("cannot wait for signals: {error}")))
+    on_signals(signals, obey).map_err(cannot_wait)
+}
+
+fn cannot_wait(error: std::io::Error) -> RunError {
+    RunError(format!("cannot wait for signals: {error}"))
 }
 
 /// Says that the server is ready once everything that flash kept can be found. Clients are answered before that, too.

@@ -33,11 +33,22 @@ pub struct SignalThread {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Calls `obey` from a thread named `signals`, once for each signal. A second [`Signal::Stop`] ends the process at
-/// once with status 1, in case the first one is stuck.
-pub fn on_signals(mut obey: impl FnMut(Signal) + Send + 'static) -> io::Result<SignalThread> {
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGUSR1, SIGHUP])?;
+/// From now on a reload that is asked for waits for [`on_signals`]. Before, SIGHUP ends the process. Call this before
+/// clients can connect.
+pub fn hold_reloads() -> io::Result<Signals> {
+    Signals::new([SIGHUP])
+}
+
+/// Calls `obey` from a thread named `signals`, once for each signal, those of [`hold_reloads`] included. A second
+/// [`Signal::Stop`] ends the process at once with status 1, in case the first one is stuck.
+pub fn on_signals(
+    mut signals: Signals,
+    mut obey: impl FnMut(Signal) + Send + 'static,
+) -> io::Result<SignalThread> {
     let handle = signals.handle();
+    for number in [SIGINT, SIGTERM, SIGUSR1] {
+        handle.add_signal(number)?;
+    }
     let thread = std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
         let mut stopping = false;
         for number in &mut signals {
@@ -295,7 +306,10 @@ mod tests {
     #[test]
     fn signals_reach_the_closure() {
         let (send, receive) = mpsc::channel();
-        let thread = on_signals(move |signal| send.send(signal).unwrap()).unwrap();
+        let signals = hold_reloads().unwrap();
+        signal_hook::low_level::raise(SIGHUP).unwrap();
+        let thread = on_signals(signals, move |signal| send.send(signal).unwrap()).unwrap();
+        assert_eq!(receive.recv_timeout(Duration::from_secs(10)), Ok(Signal::Reload), "it was held");
         for (number, signal) in
             [(SIGHUP, Signal::Reload), (SIGUSR1, Signal::StopGracefully), (SIGTERM, Signal::Stop)]
         {
