@@ -36,6 +36,11 @@ LANE_THAT_IS_FREE := miri@install fuzz zns
 STAGES := install fmt clippy tidy program unit zns loom miri fuzz transcripts reference differential clients fleets \
 	process stress
 SIDE_BY_SIDE ?= yes
+# Tests that `make quick` leaves out because they take long: a part of a name names all tests with it.
+SLOW_TESTS := stress flood overwritten burst compared with_many_threads killed_at_any_moment bytes_that_were_changed \
+	a_mix_of_lifetimes log_table::tests tier::tests::model tier::tests::failures model:: sizing:: nodes:: namespaces::a_ \
+	takes_one_and_a_half_bytes what_takes_a_part a_batch_is_not_waited_for a_lost_device twin:: \
+	shared_lines:: tier::tests::holds
 
 # The memcached servers that the transcripts are checked against, where they are there: the release that Larder answers
 # like (tests/peers.sh brings it), and the one that Debian 12 installs, which lacks what is newer.

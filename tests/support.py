@@ -233,6 +233,19 @@ def _unread(port, peer_port):
     return None
 
 
+def path_connection(path):
+    """A connection to a UNIX socket, once somebody listens there: the file is there a moment before."""
+    def connected():
+        made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            made.connect(path)
+        except OSError:
+            made.close()
+            raise
+        return made
+    return Connection(None, None, made=until_no_error(connected))
+
+
 class Closed(Exception):
     """The server closed the connection where an answer was expected."""
 

@@ -1,4 +1,4 @@
-//! A small but complete comparison of the empty server with memcached.
+//! Small comparisons of the empty server with memcached: what is measured, kept and shown, not how fast anything is.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -27,6 +27,9 @@ fn two_cores() -> (String, String) {
     (first.to_string(), second.to_string())
 }
 
+/// One load of each kind: all is there, all is there but some was evicted, and what is there is counted.
+const LOADS: [&str; 3] = ["get-32", "pressure-10", "hit-ratio-64mb"];
+
 #[test]
 fn empty_and_memcached_are_compared() {
     if !on_path("memcached") {
@@ -45,6 +48,12 @@ fn empty_and_memcached_are_compared() {
         "0.01",
         "--only",
         "empty,memcached",
+        "--load",
+        LOADS[0],
+        "--load",
+        LOADS[1],
+        "--load",
+        LOADS[2],
         "--json",
     ];
     let pins = ["--server-cores", &server, "--client-cores", &client];
@@ -56,7 +65,7 @@ fn empty_and_memcached_are_compared() {
     let document: serde_json::Value = serde_json::from_str(&document).expect("JSON");
     assert!(document["servers"]["memcached"]["version"].as_str().is_some_and(|v| v.contains("memcached")));
     let loads = document["loads"].as_array().expect("loads");
-    assert_eq!(loads.len(), 15);
+    assert_eq!(loads.len(), LOADS.len());
     for load in loads {
         let name = load["load"].as_str().expect("a name");
         assert!(text.contains(&format!("## {name}:")), "{name} is not in {text}");
@@ -65,10 +74,9 @@ fn empty_and_memcached_are_compared() {
             let round = &row["rounds"][0];
             let number = |field: &str| round[field].as_f64().expect("a number");
             assert!(number("requests") > 0.0 && number("server_us_per_request") > 0.0, "{name}: {row}");
-            let limited = ["hit-ratio-64mb", "hit-ratio-sizes", "pressure-10", "churn"].contains(&name);
-            assert!(limited || number("misses") == 0.0, "{name}: {row}");
+            assert!(name != LOADS[0] || number("misses") == 0.0, "{name}: {row}");
             if row["server"] == "memcached" && load["rows"].as_array().is_some_and(|rows| rows.len() == 2) {
-                assert!(row["ratios"]["empty"].as_f64().expect("a ratio") > 0.5, "{name}: {row}");
+                assert!(row["ratios"]["empty"].as_f64().expect("a ratio") > 0.0, "{name}: {row}");
             }
         }
     }

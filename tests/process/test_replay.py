@@ -87,7 +87,7 @@ class Redis:
             ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--unixsocket", self.path, "--save", "",
              "--appendonly", "no", "--dir", folder] + list(flags),
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        support.until(lambda: os.path.exists(self.path), "Redis listens")
+        support.path_connection(self.path).close()
 
     def stop(self):
         """Ends it."""
@@ -174,7 +174,7 @@ class Replay(Case):
         path, log = os.path.join(folder, "larder.sock"), os.path.join(folder, "log.hdr")
         server = support.Server(LARDER + " serve", ["-s", path], wait=False)
         self.addCleanup(server.__exit__)
-        support.until(lambda: os.path.exists(path), "the server listens")
+        support.path_connection(path).close()
         self.check(replay(path, "--workload", ZIPFIAN % "20k", "--read-through", "--hdr", log, *LOAD), 20000)
         with open(log, encoding="utf-8") as file:
             lines = file.read().splitlines()

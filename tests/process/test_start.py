@@ -335,16 +335,7 @@ class Starting(Case):
 
     def unix_connection(self, path):
         """Connects, once something listens."""
-        def connected():
-            made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            try:
-                made.connect(path)
-            except OSError:
-                made.close()
-                raise
-            return made
-        made = support.until_no_error(connected)
-        connection = support.Connection(None, None, made=made)
+        connection = support.path_connection(path)
         self.addCleanup(connection.close)
         return connection
 
