@@ -39,7 +39,6 @@ pub(super) fn overview() -> String {
          \x20      larder workload ...       generate the requests of a workload and write them to a file\n\
          \x20      larder replay ...         send a trace or a workload to a memcached or RESP server\n\
          \x20      larder simulate ...       compare eviction policies on a trace\n\
-         \x20      larder slabs ...          compare slab allocation schemes on a trace\n\
          \x20      larder mrc ...            compute the miss-ratio curve of a trace\n\
          \x20      larder plan ...           find the cheapest or fastest split of DRAM and flash\n\
          \x20      larder top ADDR           watch a running server in the terminal\n\

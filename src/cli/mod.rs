@@ -88,6 +88,10 @@ fn parse_in(words: impl IntoIterator<Item = OsString>, base: &Path) -> Result<Ac
         manual::MAN => manual::man(&words[1..]),
         manual::COMPLETIONS => manual::completions(&words[1..]),
         word if COMMANDS.contains(&word) => Ok(Action::Workbench(words)),
+        "slabs" => Err(CliError::new(
+            "schemes of slab allocation are compared by an experiment of the source tree: 'cargo run --release -p \
+             larder-laboratory --example slabs -- --help'",
+        )),
         word => {
             let near = nearest(
                 word,

@@ -140,9 +140,9 @@ class Habits(unittest.TestCase):
             self.one({ROWS: FLAGS % ("2", text)})
         self.one({ROWS: FLAGS % ("", "number of worker threads")})
         for text in ["How many of them come with each GET", "Threads", "Their penalty in microseconds"]:
-            self.one({"src/cli/workbench/slabs.rs": ARGUMENT % text})
+            self.one({"src/cli/workbench/mrc.rs": ARGUMENT % text})
         self.none({ROWS: FLAGS % ("2", "number of worker threads"),
-                   "src/cli/workbench/slabs.rs": ARGUMENT % "Requests of each second, evenly spaced"})
+                   "src/cli/workbench/mrc.rs": ARGUMENT % "Requests of each second, evenly spaced"})
 
     def test_unsafe_elsewhere(self):
         code = "fn f() { %s { g() } }\n" % UNSAFE

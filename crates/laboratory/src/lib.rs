@@ -7,7 +7,12 @@
 //! * [`ssd`]: the simulated SSD of the crate `larder-ssd`.
 //! * [`contract`]: the checks that every implementation of [`larder_flash::device::Device`] passes.
 //!
-//! The experiments are the examples of this crate; `docs/evidence/flash.md` shows their results.
+//! The experiments are the examples of this crate; `docs/evidence` shows their results:
+//!
+//! * of flash: `tier_schemes`, `tier_costs`, `hot_cold`, `device_speed`, `zns_contract`;
+//! * of what stays in memory: `catalyst` (parts of its policy), `slabs` (schemes of slab allocation, PAMA),
+//!   `miss_ratios` (policies on single items), `live_curve` (the curve that a server keeps of itself);
+//! * of the index: `index_structures` (lists, trees and runs of buckets).
 //!
 //! Every crate may name this one as a development dependency; no product crate depends on it. The unit tests of
 //! `larder-flash` cannot use this crate, because it is linked with another copy of `larder-flash` than the one under

@@ -3,8 +3,7 @@
 //!
 //! ```text
 //!   trace, workload ---> source ---> simulate (policy)      hit ratios, side by side
-//!     (a file)  (a law)    |   \---> slabs                  slab allocation, PAMA
-//!                          |   \---> mrc ---> plan          curves, and what to buy
+//!     (a file)  (a law)    |   \---> mrc ---> plan          curves, and what to buy
 //!                          \-------> replay                 a real server under the same load
 //!                       live ---> plan                       what a running server knows of itself
 //!                                       \____ report        tables, SVG, one HTML file
@@ -27,7 +26,6 @@ pub mod replay;
 pub mod report;
 mod request;
 pub mod simulate;
-pub mod slabs;
 mod source;
 pub mod trace;
 pub mod workload;

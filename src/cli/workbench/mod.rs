@@ -1,4 +1,4 @@
-//! The commands of the workbench: `trace`, `workload`, `replay`, `simulate`, `slabs`, `mrc`, `plan`, `top`.
+//! The commands of the workbench: `trace`, `workload`, `replay`, `simulate`, `mrc`, `plan`, `top`.
 //!
 //! Each command is one file with its flags and the presentation of its result. `source`, `output` and `values` hold
 //! the flags and parsers that the commands share. The crate `larder-sim` does the computing.
@@ -9,7 +9,6 @@ mod output;
 mod plan;
 mod replay;
 mod simulate;
-mod slabs;
 mod source;
 mod top;
 mod trace;
@@ -26,7 +25,7 @@ use self::output::print;
 
 /// The words that start a command of the workbench.
 pub(crate) const COMMANDS: &[&str] =
-    &["trace", "workload", "replay", "simulate", "slabs", "mrc", "plan", "top"];
+    &["trace", "workload", "replay", "simulate", "mrc", "plan", "top"];
 
 #[derive(Parser)]
 #[command(name = "larder", disable_help_subcommand = true)]
@@ -45,8 +44,6 @@ enum Workbench {
     Replay(Box<replay::ReplayArgs>),
     /// Compare eviction policies on a trace, at several cache sizes
     Simulate(simulate::SimulateArgs),
-    /// Compare slab allocation schemes on a trace
-    Slabs(slabs::SlabsArgs),
     /// Compute the miss-ratio curve of a trace: the miss ratio of LRU at every cache size
     Mrc(mrc::MrcArgs),
     /// Find the cheapest or the fastest split of DRAM and flash for a workload
@@ -105,7 +102,6 @@ pub(crate) fn run(words: &[OsString]) -> Result<(), Failure> {
         Workbench::Workload(args) => workload::run(args),
         Workbench::Replay(args) => replay::run(*args),
         Workbench::Simulate(args) => simulate::run(args),
-        Workbench::Slabs(args) => slabs::run(args),
         Workbench::Mrc(args) => mrc::run(args),
         Workbench::Plan(args) => plan::run(*args),
         Workbench::Top(args) => top::run(&args),
@@ -126,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_command_line_that_is_not_understood_is_one_line_that_says_what_to_do() {
-        for command in ["simulate", "replay", "mrc", "slabs", "trace inspect"] {
+        for command in ["simulate", "replay", "mrc", "trace inspect"] {
             let text = refused(command);
             let expected = "a trace is missing: name its file, or a workload such as \
                             --workload zipfian:keys=100k,requests=1m";

@@ -1,6 +1,6 @@
 //! A small workload for tests: Zipf over keys, sizes after Facebook's ETC pool, penalties per key.
 
-use crate::{Fields, Op, Request, Source, SourceError};
+use larder_sim::{Fields, Op, Request, Source, SourceError};
 
 /// Requests with a Zipf law over `keys` keys (Gray et al., SIGMOD 1994), all of them GETs.
 pub(super) struct Sample {

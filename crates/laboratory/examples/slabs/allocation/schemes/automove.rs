@@ -1,7 +1,7 @@
 //! memcached's slab automover (release 1.4.11), as PAMA, section II, describes it.
 
-use crate::slabs::scheme::{Scheme, SlabAccess};
-use crate::slabs::store::Store;
+use crate::allocation::scheme::{Scheme, SlabAccess};
+use crate::allocation::store::Store;
 
 /// The number of consecutive windows that decide.
 const WINDOWS: u32 = 3;

@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 
 use super::super::*;
-use crate::mix::hash_of;
-use crate::{Op, PENALTY_UNKNOWN_US, Request};
+use larder_curve::mix::hash_of;
+use larder_sim::{Op, PENALTY_UNKNOWN_US, Request};
 
 /// The settings shared by the tests.
 pub(super) fn settings(slab_bytes: u64, burst: Option<Burst>) -> Settings {

@@ -3,9 +3,9 @@
 use super::super::*;
 use super::sample::Sample;
 use super::twin::settings;
-use crate::progress::Progress;
-use crate::report::Part;
-use crate::{Fields, Request, Source, SourceError};
+use larder_sim::progress::Progress;
+use larder_sim::report::Part;
+use larder_sim::{Fields, Request, Source, SourceError};
 
 fn simulations() -> Vec<Simulation> {
     let of = |name: &&str| Simulation { scheme: (*name).to_owned(), m: 2, memory_bytes: 64 * 4096 };

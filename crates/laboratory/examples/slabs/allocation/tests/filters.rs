@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::super::filters::{Bloom, GroupFilters, Probe};
-use crate::mix::hash_of;
+use larder_curve::mix::hash_of;
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]

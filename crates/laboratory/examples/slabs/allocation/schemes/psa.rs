@@ -1,7 +1,7 @@
 //! Periodic slab allocation (Carra and Michiardi, ICC 2014; PAMA, section II).
 
-use crate::slabs::scheme::{Scheme, SlabAccess};
-use crate::slabs::store::Store;
+use crate::allocation::scheme::{Scheme, SlabAccess};
+use crate::allocation::store::Store;
 
 /// After every M misses, a slab moves from the class with the fewest requests per slab to the class with the most
 /// misses, both counted since the last move. A class keeps its last slab.

@@ -1,25 +1,39 @@
-//! `larder slabs`.
+//! Compares schemes of slab allocation on a trace or a workload: how much memory each size class holds.
+//!
+//! `slabs (TRACE | --workload WORKLOAD) [--schemes NAMES] [--memory SIZES] ...`; `--help` lists the flags, and
+//! `docs/evidence/pama.md` shows the results.
 
-use clap::Args;
-use larder_server::settings::Objective;
-use larder_sim::progress::Progress;
-use larder_sim::report::Part;
-use larder_sim::slabs::{
-    self, Burst, ReportOptions, Rollover, SchemeSettings, Settings, Simulation, SlabClasses,
+mod allocation;
+
+use allocation::{
+    Burst, NAMES, ReportOptions, Rollover, SchemeSettings, Settings, Simulation, SlabClasses, check,
 };
+use clap::Parser;
+use larder_cache::Objective;
+use larder_sim::progress::Progress;
+use larder_sim::report::{Part, Report};
+use larder_sim::{Limited, Source, SourceError, trace, workload};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
-use super::failure::Failure;
-use super::output::OutputArgs;
-use super::source::SourceArgs;
-use super::values::{count, objective};
-
-/// Flags of `larder slabs`.
-#[derive(Args)]
-pub(super) struct SlabsArgs {
-    #[command(flatten)]
-    source: SourceArgs,
-    #[command(flatten)]
-    output: OutputArgs,
+/// Compares schemes of slab allocation on a trace or a workload.
+#[derive(Parser)]
+struct Flags {
+    /// The trace file, in any format that `larder simulate` reads
+    #[arg(value_name = "TRACE", required_unless_present = "workload", conflicts_with = "workload")]
+    trace: Option<PathBuf>,
+    /// A generated workload instead of a trace, such as zipfian:keys=1m,requests=10m,theta=0.99
+    #[arg(long, value_name = "WORKLOAD")]
+    workload: Option<String>,
+    /// Stop after this many requests, such as 10m
+    #[arg(long, value_name = "REQUESTS", value_parser = count)]
+    limit: Option<u64>,
+    /// Write the report as one self-contained HTML file
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Write the report as JSON; - is standard output
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
     /// Memory sizes of the cache, separated by commas, such as 64m,128m (powers of 1024)
     #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = bytes, default_value = "64m")]
     memory: Vec<u64>,
@@ -43,9 +57,9 @@ pub(super) struct SlabsArgs {
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = passes)]
     passes: u32,
     #[command(flatten)]
-    model: Box<ModelArgs>,
+    model: ModelFlags,
     #[command(flatten)]
-    burst: Box<BurstArgs>,
+    burst: BurstFlags,
     /// Size classes whose penalty subclasses are charted over time, separated by commas
     #[arg(long, value_name = "CLASSES", value_delimiter = ',', default_value = "0,8")]
     show_classes: Vec<usize>,
@@ -55,8 +69,8 @@ pub(super) struct SlabsArgs {
 }
 
 /// The cache and its schemes.
-#[derive(Args)]
-struct ModelArgs {
+#[derive(clap::Args)]
+struct ModelFlags {
     /// Size of a slab, such as 1m
     #[arg(long, value_name = "SIZE", value_parser = bytes, default_value = "1m")]
     slab: u64,
@@ -97,8 +111,8 @@ struct ModelArgs {
 }
 
 /// Injected cold items (PAMA, section IV.C).
-#[derive(Args)]
-struct BurstArgs {
+#[derive(clap::Args)]
+struct BurstFlags {
     /// Inject a burst of cold items after this many GETs, such as 1m
     #[arg(long, value_name = "GETS", value_parser = count)]
     burst_at: Option<u64>,
@@ -119,54 +133,98 @@ struct BurstArgs {
     burst_penalty_us: u32,
 }
 
-/// Runs the command.
-pub(super) fn run(args: SlabsArgs) -> Result<(), Failure> {
-    let settings = settings(&args)?;
-    let simulations = simulations(&args)?;
-    let threads = match args.threads {
+fn main() -> ExitCode {
+    match run(&Flags::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(flags: &Flags) -> Result<(), String> {
+    let settings = settings(flags)?;
+    let simulations = simulations(flags)?;
+    let threads = match flags.threads {
         0 => std::thread::available_parallelism().map_or(1, |cores| cores.get()),
         threads => threads,
     };
     let mut described = None;
     let mut sizes_known = true;
     let mut open = || {
-        let source = args.source.open()?;
+        let source = flags.open()?;
         sizes_known = source.fields().sizes;
         described.get_or_insert_with(|| source.describe());
         Ok(source)
     };
-    let mut progress = Progress::new("slabs", args.output.quiet);
-    let ran = slabs::run(&settings, &simulations, args.passes, threads, &mut open, &mut progress)?;
+    let mut progress = Progress::new("slabs", false);
+    let ran = allocation::run(&settings, &simulations, flags.passes, threads, &mut open, &mut progress);
     progress.finish();
-    let options = ReportOptions { source: described.unwrap_or_default(), classes: args.show_classes };
-    let mut report = slabs::report(&settings, &ran.outcomes, &options);
+    let ran = ran.map_err(|error| error.0)?;
+    let options =
+        ReportOptions { source: described.unwrap_or_default(), classes: flags.show_classes.clone() };
+    let mut report = allocation::report(&settings, &ran.outcomes, &options);
     report.parts.extend(ran.notices.into_iter().map(Part::Text));
     if !sizes_known {
         let text = "The requests have no sizes: every item counts as empty, and one class holds them all.";
         report.parts.insert(0, Part::Text(text.to_owned()));
     }
-    args.output.deliver(&report)
+    flags.deliver(&report)
 }
 
-fn settings(args: &SlabsArgs) -> Result<Settings, Failure> {
-    let model = &args.model;
-    let burst = args.burst.burst_at.map(|at_gets| Burst {
+impl Flags {
+    /// Opens the source. It may be opened again for another pass.
+    fn open(&self) -> Result<Box<dyn Source>, SourceError> {
+        let source = match (&self.trace, &self.workload) {
+            (Some(path), _) => trace::open(path, &trace::Options::default())?,
+            (None, Some(words)) => workload::parse(words)?,
+            (None, None) => return Err(SourceError::new("a trace or --workload is needed")),
+        };
+        Ok(match self.limit {
+            Some(most) => Box::new(Limited::new(source, most)),
+            None => source,
+        })
+    }
+
+    /// Writes the report to the files that were asked for, or else prints it.
+    fn deliver(&self, report: &Report) -> Result<(), String> {
+        if let Some(path) = &self.html {
+            write(path, &report.to_html())?;
+        }
+        match &self.json {
+            Some(path) if path.as_os_str() != "-" => write(path, &report.to_json())?,
+            Some(_) => println!("{}", report.to_json()),
+            None if self.html.is_some() => {}
+            None => println!("{}", report.to_text()),
+        }
+        Ok(())
+    }
+}
+
+fn write(path: &Path, text: &str) -> Result<(), String> {
+    std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn settings(flags: &Flags) -> Result<Settings, String> {
+    let model = &flags.model;
+    let burst = flags.burst.burst_at.map(|at_gets| Burst {
         at_gets,
-        memory_ratio: args.burst.burst_ratio,
-        class_first: args.burst.burst_class,
-        classes: args.burst.burst_classes,
-        sets_per_get: args.burst.burst_sets_per_get,
-        penalty_us: args.burst.burst_penalty_us,
+        memory_ratio: flags.burst.burst_ratio,
+        class_first: flags.burst.burst_class,
+        classes: flags.burst.burst_classes,
+        sets_per_get: flags.burst.burst_sets_per_get,
+        penalty_us: flags.burst.burst_penalty_us,
     });
     Ok(Settings {
-        classes: SlabClasses::new(model.slab, model.factor, model.classes_max).map_err(Failure::Usage)?,
+        classes: SlabClasses::new(model.slab, model.factor, model.classes_max)?,
         overhead_bytes: model.overhead,
         hit_us: model.hit_us,
         refill: !model.no_refill,
-        window_gets: args.window,
+        window_gets: flags.window,
         burst,
         scheme: SchemeSettings {
-            m: args.m.first().copied().unwrap_or(2),
+            m: flags.m.first().copied().unwrap_or(2),
             value_window: model.value_window,
             rollover: model.rollover,
             follow_slabs: !model.values_stay,
@@ -174,15 +232,15 @@ fn settings(args: &SlabsArgs) -> Result<Settings, Failure> {
             automove_window: model.automove_window,
             seed: model.seed,
         },
-        objective: args.objective,
+        objective: flags.objective,
     })
 }
 
 /// One simulation for every scheme and memory size; schemes with an m get one for every m.
-fn simulations(args: &SlabsArgs) -> Result<Vec<Simulation>, Failure> {
+fn simulations(flags: &Flags) -> Result<Vec<Simulation>, String> {
     let mut names: Vec<&str> = Vec::new();
-    for asked in &args.schemes {
-        let group = if asked == "all" { slabs::NAMES } else { &[asked.as_str()][..] };
+    for asked in &flags.schemes {
+        let group = if asked == "all" { NAMES } else { &[asked.as_str()][..] };
         for &name in group {
             if !names.contains(&name) {
                 names.push(name);
@@ -190,10 +248,10 @@ fn simulations(args: &SlabsArgs) -> Result<Vec<Simulation>, Failure> {
         }
     }
     let mut simulations = Vec::new();
-    for &memory_bytes in &args.memory {
+    for &memory_bytes in &flags.memory {
         for &name in &names {
-            let has_m = slabs::check(name).map_err(Failure::Usage)?;
-            let ms = if has_m { &args.m[..] } else { &args.m[..1] };
+            let has_m = check(name)?;
+            let ms = if has_m { &flags.m[..] } else { &flags.m[..1] };
             let of = |&m: &usize| Simulation { scheme: name.to_owned(), m, memory_bytes };
             simulations.extend(ms.iter().map(of));
         }
@@ -201,17 +259,32 @@ fn simulations(args: &SlabsArgs) -> Result<Vec<Simulation>, Failure> {
     Ok(simulations)
 }
 
+/// Parses the name of what larder saves.
+fn objective(text: &str) -> Result<Objective, String> {
+    Objective::of_name(text).ok_or_else(|| "expected requests, bytes or time".to_owned())
+}
+
+/// Parses a count such as `250`, `10k`, `5m`, `2g` (powers of ten).
+fn count(text: &str) -> Result<u64, String> {
+    number_of(text, 1_000).ok_or_else(|| format!("'{text}' is not a count: give one such as 250, 10k or 5m"))
+}
+
 /// Parses a size such as `64k`, `512m`, `4g` (powers of 1024).
 fn bytes(text: &str) -> Result<u64, String> {
     let wrong = || format!("'{text}' is not a size: give one such as 64k, 512m or 4g");
-    let (digits, unit) = match text.char_indices().last() {
-        Some((at, 'k' | 'K')) => (&text[..at], 1_u64 << 10),
-        Some((at, 'm' | 'M')) => (&text[..at], 1 << 20),
-        Some((at, 'g' | 'G')) => (&text[..at], 1 << 30),
-        _ => (text, 1),
+    number_of(text, 1_024).filter(|&bytes| bytes > 0).ok_or_else(wrong)
+}
+
+/// A whole number with `k`, `m` or `g` behind it, which are powers of `kilo`.
+fn number_of(text: &str, kilo: u64) -> Option<u64> {
+    let power = match text.chars().last()?.to_ascii_lowercase() {
+        'k' => 1,
+        'm' => 2,
+        'g' => 3,
+        _ => 0,
     };
-    let number: u64 = digits.parse().map_err(|_| wrong())?;
-    number.checked_mul(unit).filter(|&bytes| bytes > 0).ok_or_else(wrong)
+    let digits = &text[..text.len() - usize::from(power > 0)];
+    digits.parse::<u64>().ok()?.checked_mul(kilo.pow(power))
 }
 
 /// Parses a number of passes, at least one.
@@ -224,19 +297,11 @@ fn passes(text: &str) -> Result<u32, String> {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
 
-    #[derive(Parser)]
-    struct Words {
-        #[command(flatten)]
-        slabs: SlabsArgs,
-    }
-
-    fn parse(words: &[&str]) -> SlabsArgs {
+    fn parse(words: &[&str]) -> Flags {
         let all = ["slabs", "--workload", "zipfian"].iter().chain(words);
-        Words::try_parse_from(all).unwrap_or_else(|error| panic!("{error}")).slabs
+        Flags::try_parse_from(all).unwrap_or_else(|error| panic!("{error}"))
     }
 
     #[test]
@@ -249,15 +314,15 @@ mod tests {
         let first = [of("static", 0, one), of("pama", 0, one), of("pama", 2, one)];
         let second = [of("static", 0, two), of("pama", 0, two), of("pama", 2, two)];
         assert_eq!(all, [first, second].concat());
-        assert_eq!(simulations(&parse(&[])).unwrap().len(), slabs::NAMES.len());
+        assert_eq!(simulations(&parse(&[])).unwrap().len(), NAMES.len());
         let with_larder = simulations(&parse(&["--schemes", "all,larder,static"])).unwrap();
-        assert_eq!(with_larder.len(), slabs::NAMES.len() + 1);
+        assert_eq!(with_larder.len(), NAMES.len() + 1);
         assert_eq!(with_larder.last().unwrap().scheme, "larder");
     }
 
     #[test]
     fn an_unknown_scheme_is_refused_with_those_that_exist() {
-        let Err(Failure::Usage(text)) = simulations(&parse(&["--schemes", "clever"])) else { panic!() };
+        let text = simulations(&parse(&["--schemes", "clever"])).err().unwrap();
         assert!(text.contains("'clever' is no scheme: there are static"), "{text}");
     }
 
@@ -265,6 +330,7 @@ mod tests {
     fn sizes_count_in_powers_of_1024() {
         assert_eq!(bytes("64k"), Ok(65_536));
         assert_eq!(bytes("3"), Ok(3));
+        assert_eq!(count("250k"), Ok(250_000));
         assert!(bytes("0").is_err() && bytes("m").is_err() && bytes("20000000000g").is_err());
     }
 
@@ -275,6 +341,6 @@ mod tests {
         let burst = settings(&args).unwrap().burst.unwrap();
         assert_eq!((burst.at_gets, burst.class_first, burst.classes), (5_000, 1, 3));
         let words = ["slabs", "--workload", "zipfian", "--burst-class", "1"];
-        assert!(Words::try_parse_from(words).is_err());
+        assert!(Flags::try_parse_from(words).is_err());
     }
 }

@@ -4,9 +4,9 @@ use super::burst::Injector;
 use super::simulator::penalty_us;
 use super::tally::Tally;
 use super::{Outcome, Settings};
-use crate::policy::larder::{LIMIT_BYTES_MIN, RealCache, RealItem, variant};
-use crate::simulate::Interner;
-use crate::{Op, Request};
+use larder_sim::policy::larder::{LIMIT_BYTES_MIN, RealCache, RealItem, variant};
+use larder_sim::simulate::Interner;
+use larder_sim::{Op, Request};
 
 /// What the run knows of a key: the penalty, the size and the expiry of its last store.
 #[derive(Clone, Copy, Default)]

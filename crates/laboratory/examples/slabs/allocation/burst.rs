@@ -1,9 +1,9 @@
 //! Cold items injected at once (PAMA, section IV.C).
 
-use crate::{Op, Request};
+use larder_sim::{Op, Request};
 
 use super::{Settings, SlabClasses};
-use crate::mix::hash_of;
+use larder_curve::mix::hash_of;
 
 /// Base of the keys of injected items. A collision with a key of the trace is as unlikely as one between two 64-bit
 /// hashes.

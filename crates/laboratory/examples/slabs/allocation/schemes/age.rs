@@ -1,7 +1,7 @@
 //! Facebook's balancing of ages (Nishtala et al., NSDI 2013; PAMA, section II).
 
-use crate::slabs::scheme::{Scheme, SlabAccess};
-use crate::slabs::store::Store;
+use crate::allocation::scheme::{Scheme, SlabAccess};
+use crate::allocation::store::Store;
 
 /// A class that must evict is "younger" than the others when the age of its LRU item is below 80 % of the mean age of
 /// the other classes' LRU items. It then gets a slab from the class with the oldest LRU item. Ages are in accesses.

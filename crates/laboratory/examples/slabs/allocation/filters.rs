@@ -1,6 +1,6 @@
 //! Bloom filters that tell the segment of an accessed item, and the removal filter (PAMA, section III).
 
-use crate::mix::hash_of;
+use larder_curve::mix::hash_of;
 
 /// Bits per element at capacity. With [`PROBES`] probes this gives about 0.9 % false positives, or fewer where the
 /// number of bits is rounded up to a power of two.

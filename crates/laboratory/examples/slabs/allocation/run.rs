@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
-use crate::progress::Progress;
-use crate::{CHUNK_REQUESTS, Request, Source, SourceError};
+use larder_sim::progress::Progress;
+use larder_sim::{CHUNK_REQUESTS, Request, Source, SourceError};
 
 use super::real::RealSimulator;
 use super::{Outcome, SchemeSettings, Settings, Simulator, build};
-use crate::policy::larder;
+use larder_sim::policy::larder;
 
 /// Chunks by which a slow simulation may lag behind the reader.
 const CHUNKS_AHEAD: usize = 8;

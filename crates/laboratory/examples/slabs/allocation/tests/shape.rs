@@ -3,8 +3,8 @@
 
 use super::super::*;
 use super::sample::Sample;
-use crate::progress::Progress;
-use crate::{PENALTY_UNKNOWN_US, Source};
+use larder_sim::progress::Progress;
+use larder_sim::{PENALTY_UNKNOWN_US, Source};
 
 fn outcomes(names: &[&str], ms: &[usize]) -> Vec<Outcome> {
     let settings = Settings {

@@ -1,7 +1,7 @@
 //! The report of a run.
 
-use crate::policy::larder;
-use crate::report::{Cell, Chart, Part, Report, Series, Style, Table};
+use larder_sim::policy::larder;
+use larder_sim::report::{Cell, Chart, Part, Report, Series, Style, Table};
 use larder_cache::Objective;
 
 use super::{Outcome, Settings, SlabClasses, Totals};

@@ -1,7 +1,7 @@
 //! Cache lines that a request fetches, by the structure of the index, counted as in Fig. 12 of Cavast's paper, and the
 //! time that it takes.
 //!
-//! `cargo bench -p larder-index --bench ablation [-- KEYS [ROUNDS [CORE]]]`
+//! `cargo run --release -p larder-laboratory --example index_structures [-- KEYS [ROUNDS [CORE]]]`
 //!
 //! An access to a bucket or sub-bucket counts one line, an access to an item as many lines as the item has. A lookup
 //! accesses an item when nothing else says that it is another one: always in a chain of items, and where the tag is the
@@ -11,7 +11,7 @@
 //! table, its growth is in the time.
 //!
 //! The structures are real ones in memory, but without all that a server needs besides: locks, deletions, eviction.
-//! Counts are the same in every run. `lookup` and `write` time Larder's own index.
+//! Counts are the same in every run. The benchmarks `lookup` and `write` of `larder-index` time Larder's own index.
 
 #[path = "../../../benches/support/buckets.rs"]
 mod buckets;

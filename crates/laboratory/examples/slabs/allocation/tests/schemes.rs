@@ -2,7 +2,7 @@
 
 use super::super::*;
 use super::twin::settings;
-use crate::{Op, Request};
+use larder_sim::{Op, Request};
 
 const SLAB: u64 = 256;
 

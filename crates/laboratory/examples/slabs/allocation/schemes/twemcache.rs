@@ -1,9 +1,9 @@
 //! Twemcache's random reassignment of slabs (PAMA, section II).
 
-use crate::mix::hash_of;
+use larder_curve::mix::hash_of;
 
-use crate::slabs::scheme::{Scheme, SlabAccess};
-use crate::slabs::store::Store;
+use crate::allocation::scheme::{Scheme, SlabAccess};
+use crate::allocation::store::Store;
 
 /// A class without a free slot gets a slab from a class sampled at random among all that have one. If it samples
 /// itself, one of its own items is evicted.

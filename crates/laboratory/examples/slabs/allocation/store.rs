@@ -3,7 +3,7 @@
 use super::SlabClasses;
 use super::nodes::{Node, Nodes};
 use super::stack::{Stack, StackPosition};
-use crate::mix::KeyMap;
+use larder_curve::mix::KeyMap;
 
 /// The bookkeeping that a scheme needs from the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! The counts of a simulation: of the whole run, of each pass, and of windows of equally many GETs.
 
-use crate::Request;
+use larder_sim::Request;
 
 /// Counts over some requests. Only GETs count for the hit ratio and the service time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

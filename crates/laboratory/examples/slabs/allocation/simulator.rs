@@ -1,6 +1,6 @@
 //! Simulates one cache under one scheme: requests in; hit ratio, service time and allocations out.
 
-use crate::{Op, PENALTY_UNKNOWN_US, Request};
+use larder_sim::{Op, PENALTY_UNKNOWN_US, Request};
 
 use larder_cache::Objective;
 

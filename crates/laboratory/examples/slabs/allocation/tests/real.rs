@@ -7,9 +7,9 @@ use super::super::real::RealSimulator;
 use super::super::*;
 use super::sample::Sample;
 use super::twin::{a_request, settings};
-use crate::progress::Progress;
-use crate::report::{Cell, Part};
-use crate::{Request, Source};
+use larder_sim::progress::Progress;
+use larder_sim::report::{Cell, Part};
+use larder_sim::{Request, Source};
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
