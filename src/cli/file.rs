@@ -235,11 +235,25 @@ fn tuning_name(key: &str) -> String {
     format!("flash.tuning.{key}")
 }
 
+/// What takes the place of a key of `[flash.tuning]` that is none.
+fn instead_of_key(key: &str) -> Option<&'static str> {
+    match key {
+        "reclaim" => {
+            Some("the zone with the most garbage is freed, and the oldest only where there is no garbage")
+        }
+        "ops" => Some("the rates of writing and erasing say how many zones are held erased"),
+        _ => None,
+    }
+}
+
 /// What to write instead of a flag that is none any more.
 pub(super) fn instead_of_flag(long: &str) -> Option<String> {
     let name = long.strip_prefix("flash-")?;
     if name == "format" {
         return Some("the command 'larder format-flash' erases a device, with the flags of serve".to_owned());
+    }
+    if let Some(instead) = instead_of_key(name) {
+        return Some(format!("{instead}: leave it out"));
     }
     // The share of items to keep became the share of the flash that they may take.
     let row = table::by_name(&tuning_name(if name == "keep" { "fill" } else { name }))?;
@@ -262,6 +276,9 @@ fn apply_key(name: &str, long: &str, value: &DeValue<'_>, settings: &mut Setting
 /// What is said of a key that is none.
 fn unknown(name: &str, long: &str) -> String {
     if long == tuning_name(name) {
+        if let Some(instead) = instead_of_key(name) {
+            return format!("{TUNING} has no key '{name}': {instead}; leave it out");
+        }
         let near = nearest(name, table::tuning().map(Row::key));
         return format!("there is no key '{name}' in {TUNING}; the nearest is '{near}'");
     }

@@ -168,6 +168,8 @@ fn a_flag_that_became_a_key_is_refused_with_the_key() {
         refuses(&format!("--flash /x --flash-{}={}", key.key(), key.example), &says);
     }
     refuses("--flash /x --flash-keep 50", "write fill = VALUE below [flash.tuning]");
+    refuses("--flash /x --flash-reclaim quick", "the zone with the most garbage is freed");
+    refuses("--flash /x --flash-ops heuristic", "how many zones are held erased: leave it out");
     refuses("--flash /x --flash-format", "the command 'larder format-flash' erases a device");
 }
 

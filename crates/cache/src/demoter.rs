@@ -563,7 +563,8 @@ impl<'a, 'g> ChunkReader<'a, 'g> {
 mod tests {
     use super::*;
     use crate::{Cache, CacheOptions, Fetch, Store};
-    use larder_flash::{FlashOptions, OpsPolicy, ReclaimPolicy};
+    use larder_flash::FlashOptions;
+    use larder_flash::space::Watermarks;
     use larder_laboratory::MemoryDevice;
 
     /// A cache with flash behind it.
@@ -574,8 +575,7 @@ mod tests {
             segment_bytes: None,
             generations: true,
             recover: Recover::Clean,
-            ops: OpsPolicy::Queuing,
-            reclaim: ReclaimPolicy::Adaptive,
+            space: Watermarks::by_rates(),
             cutoff_s: 0,
             log_percent: 8,
             fill_percent: 50,

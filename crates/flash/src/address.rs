@@ -18,7 +18,6 @@
 
 use crate::device::{Device, PAGE_BYTES, PageBuffer, ZoneId};
 use crate::fence::Fences;
-use crate::generation::AddressCounts;
 use crate::page::{self, PAYLOAD_BYTES};
 use crate::segment::{Run, SegmentSummary};
 use crate::shim::Mutex;
@@ -26,6 +25,8 @@ use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+/// A share of 1, in the unit of [`AddressCounts`].
+pub(crate) const SHARE_PARTS: u64 = 1 << 16;
 /// Generations there may be at a time. One more drops the oldest.
 pub(crate) const GENERATIONS_MAX: usize = 24;
 /// Bits of a hash that an entry keeps.
@@ -38,6 +39,24 @@ const _: () = assert!(GENERATIONS_MAX <= 1 << SLOT_BITS);
 const ENTRY_BYTES_MAX: usize = (PREFIX_BITS + SLOT_BITS).div_ceil(7) as usize;
 /// Memory that a cached page takes beside its payload, about, bytes: its entries in the map and in the ring.
 const CACHED_OVERHEAD_BYTES: usize = 112;
+
+/// What a merge has counted among the entries of the address run.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct AddressCounts {
+    /// For each generation by its number, the share of its entries that newer generations supersede, in
+    /// [`SHARE_PARTS`].
+    pub(crate) superseded: Vec<(u64, u32)>,
+    /// The share of the entries of the new generation that supersede one of an older generation, in [`SHARE_PARTS`];
+    /// `None` if nothing of the log was merged.
+    pub(crate) renewed: Option<u32>,
+}
+
+impl AddressCounts {
+    /// `part` of `all` as a share.
+    pub(crate) fn share(part: u64, all: u64) -> u32 {
+        (part * SHARE_PARTS / all.max(1)).min(SHARE_PARTS) as u32
+    }
+}
 
 /// The prefix of a hash: what an entry keeps of it.
 pub(crate) fn prefix_of(hash: u64) -> u64 {

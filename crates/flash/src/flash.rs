@@ -74,9 +74,9 @@ impl Flash {
         let (seed, cas_floor) = (opened.superblock.seed, opened.superblock.cas_floor);
         let hasher = KeyHasher::with_seed(seed);
         let status = Arc::new(Status::new(options.now_unix_s.clone()));
-        let meta = Arc::new(Meta::new(status.clone(), &opened, options.recover, shape.stamps));
-        let generations = Generations::new(shape.filters, shape.address_cache);
-        let hits = shape.generation_hits * 8;
+        let meta = Arc::new(Meta::new(status.clone(), &opened, options.recover, shape.budget.stamps));
+        let generations = Generations::new(shape.budget.filters, shape.budget.address_cache);
+        let hits = shape.budget.generation_hits * 8;
         generations.reset_hits(hits);
         let lookup = Lookup {
             status: status.clone(),
@@ -332,7 +332,8 @@ impl Flash {
     /// # Errors
     /// The device has no room for another queue, or there is no memory for the buffers of another reader.
     pub fn fetcher(&self) -> Result<Fetcher, FlashError> {
-        let limits = ReadLimits { bytes_max: self.shape.reads, part_bytes_max: self.shape.part_bytes_max };
+        let limits =
+            ReadLimits { bytes_max: self.shape.budget.reads, part_bytes_max: self.shape.part_bytes_max };
         Fetcher::new(self.lookup.clone(), &*self.device, limits)
     }
 
@@ -450,8 +451,8 @@ impl Flash {
             hit_bits: counted.hit_bits_bytes + generations.hits_bytes,
             stamps: self.meta.stamps_bytes(),
             reads: counted.read_bytes,
-            work: self.shape.work,
-            tombstones: self.shape.waiting_tombstones,
+            work: self.shape.budget.work,
+            tombstones: self.shape.budget.waiting_tombstones,
             dead_extents: dead_extents_bytes,
             journal: self.meta.journal_bytes(),
         };

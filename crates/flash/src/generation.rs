@@ -18,7 +18,7 @@
 pub(crate) mod synthetic;
 
 pub(crate) use crate::address::GENERATIONS_MAX;
-use crate::address::{AddressPages, AddressRun, PageCache};
+use crate::address::{AddressCounts, AddressPages, AddressRun, PageCache, SHARE_PARTS};
 use crate::device::ZoneId;
 use crate::expiry_histogram::ExpiryHistogram;
 use crate::fence::Fences;
@@ -34,8 +34,6 @@ use std::sync::{Arc, Mutex};
 
 /// How many hashes are touched together.
 const TOUCHED_MAX: usize = 16;
-/// A share is counted in so many parts.
-const SHARE_PARTS: u64 = 1 << 16;
 /// The share of superseded records of a generation, while nothing has counted them.
 const SHARE_UNKNOWN: u32 = u32::MAX;
 
@@ -742,24 +740,6 @@ pub(crate) struct GenerationsStats {
     pub(crate) chunk_bytes: u64,
     /// Memory of the bits that say which items were read, bytes.
     pub(crate) hits_bytes: u64,
-}
-
-/// What a merge has counted among the entries of the address run.
-#[derive(Clone, Default, Debug)]
-pub(crate) struct AddressCounts {
-    /// For each generation by its number, the share of its entries that newer generations supersede, in
-    /// [`SHARE_PARTS`].
-    pub(crate) superseded: Vec<(u64, u32)>,
-    /// The share of the entries of the new generation that supersede one of an older generation, in [`SHARE_PARTS`];
-    /// `None` if nothing of the log was merged.
-    pub(crate) renewed: Option<u32>,
-}
-
-impl AddressCounts {
-    /// `part` of `all` as a share.
-    pub(crate) fn share(part: u64, all: u64) -> u32 {
-        (part * SHARE_PARTS / all.max(1)).min(SHARE_PARTS) as u32
-    }
 }
 
 /// What a merge writes beside its records.

@@ -51,7 +51,7 @@ pub use fetcher::{Begun, CommitListener, Fetcher};
 pub use flash::Flash;
 pub use item::{Commit, FlashItem, Found, Put, Room, Stamp};
 pub use larder_item::FlashState;
-pub use options::{FlashOptions, OpsPolicy, ReclaimPolicy, Recover};
+pub use options::{FlashOptions, Recover};
 pub use tier::picture::{ZoneUse, ZoneView};
 pub use tier::stats::{FlashStats, MemoryUse, ZoneCounts};
 

@@ -1,5 +1,6 @@
 //! The options of a flash tier.
 
+use crate::space::MakeSpacePolicy;
 use std::sync::Arc;
 
 /// The options of a flash tier.
@@ -16,10 +17,8 @@ pub struct FlashOptions {
     pub log_percent: u8,
     /// What a restart after a crash keeps.
     pub recover: Recover,
-    /// How much erased space is held ready.
-    pub ops: OpsPolicy,
-    /// How zones are reclaimed.
-    pub reclaim: ReclaimPolicy,
+    /// When zones are freed: [`Watermarks::by_rates`](crate::space::Watermarks::by_rates).
+    pub space: MakeSpacePolicy,
     /// The cut-off window, seconds: an item that expires within it counts as expired when its zone is reclaimed.
     pub cutoff_s: u32,
     /// How much of the space may be live items, percent (0 to 100). While less is live, a reclaim or merge keeps every
@@ -44,32 +43,4 @@ pub enum Recover {
     Journal,
     /// What had reached the device. A value that was replaced or deleted shortly before the crash may come back.
     BestEffort,
-}
-
-/// How many erased zones are held ready (the over-provisioned space, OPS): DIDACache (FAST'17) section 4.4.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub enum OpsPolicy {
-    /// Always this share of the zones, percent.
-    Static(u8),
-    /// Twice as many when the low watermark is met, and fewer by a constant when the high one is met.
-    Heuristic,
-    /// As many as would wait in an M/M/1 queue with the rates of writing (lambda) and erasing (mu): lambda / (mu -
-    /// lambda).
-    Queuing,
-}
-
-/// How zones are reclaimed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum ReclaimPolicy {
-    /// Greedy. While many zones are erased, only zones with much garbage.
-    #[default]
-    Adaptive,
-    /// Reclaim the zone with the fewest live bytes, and write its survivors again.
-    Greedy,
-    /// Below the low watermark, drop the oldest zone unread.
-    Quick,
-    /// Greedy between the watermarks. Below the low one, drop 1.8 times as many zones unread as it has, oldest first,
-    /// and with [`OpsPolicy::Heuristic`] raise the marks by a half (NormalGC and QuickGC of "Optimizing Flash-based
-    /// Key-value Cache Systems").
-    NormalQuick,
 }

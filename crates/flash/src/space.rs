@@ -1,21 +1,21 @@
 //! The arithmetic of space: how many erased zones to hold ready, when to reclaim, which zone to reclaim next, and which
 //! erased zone to write next. There are no clocks, devices and locks here.
 //!
-//! The erased zones that are held ready are the over-provisioned space (OPS). It has two watermarks, those of DIDACache
-//! (Shen, Chen, Jia, Shao, FAST'17, sections 3.4 and 3.5):
+//! The erased zones that are held ready are the over-provisioned space. It has two watermarks, those of DIDACache (Shen,
+//! Chen, Jia, Shao, FAST'17, sections 3.4 and 3.5):
 //!
 //! ```text
 //!  erased zones   0 ......... low ............. high .........
-//!                 | any garbage | much garbage   | nothing to do
+//!                 | any garbage | much garbage   | nearly all
 //! ```
 //!
 //! Other than in DIDACache, the marks stay within the space that is not for live items, and a zone is dropped unread
-//! only where no zone has garbage to gain (or where the policy is quick): what lives on flash is worth more than the
-//! time to write it again.
+//! only where no zone has garbage to gain: what lives on flash is worth more than the time to write it again.
+//! `docs/decisions/0019-one-way-to-free-zones.md` has the ways that were measured beside this one.
 
 use crate::device::ZoneId;
-use crate::options::{OpsPolicy, ReclaimPolicy};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// Distance between the two marks, percent of all zones (DIDACache).
 pub const WINDOW_PERCENT: u32 = 15;
@@ -31,25 +31,46 @@ pub const GARBAGE_ALWAYS_PERCENT: u32 = 85;
 /// Least share of a zone, percent, that has to be garbage if the zone is reclaimed at all: for less, more is written
 /// than is gained.
 pub const GARBAGE_MIN_PERCENT: u32 = 6;
-/// Loads of channels are those of the last so many zones of each, about.
+/// Loads of channels are those of about the last four zones of each.
 pub const LOAD_ZONES: u64 = 4;
-/// How many zones [`ReclaimPolicy::NormalQuick`] drops at once, in low marks (the slides on flash key-value caches,
-/// "Implementation: QuickGC").
-pub const QUICK_PER_LOW: f64 = 1.8;
-
 /// What reclaim is to do now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Work {
     /// Nothing: enough zones are erased.
     Idle,
-    /// Reclaim the zone with the fewest live bytes ([`greedy`]), and write its survivors again, if at least so many
-    /// percent of the zone are garbage.
+    /// Reclaim the zone with the fewest live bytes ([`greedy`]), and write its survivors again, if this percentage of
+    /// the zone or more is garbage. If there is no such zone, and fewer zones are erased than the low mark asks for,
+    /// the [`oldest`] is dropped where space runs out.
     Greedy(u32),
-    /// Drop so many zones unread, the oldest first ([`oldest`]).
-    Quick(u32),
+    /// Drop this number of zones unread, the oldest first ([`oldest`]).
+    Drop(u32),
 }
 
-/// How fast zones are filled and reclaimed, as a [`Meter`] measures it, for [`OpsPolicy::Queuing`].
+/// When zones are freed, and how. [`Watermarks`] are the tier's own rule; experiments bring others.
+pub trait SpacePolicy: Send {
+    /// The low mark: with fewer erased zones, space is short.
+    fn low(&self) -> u32;
+    /// The high mark: with as many erased zones there is no hurry.
+    fn high(&self) -> u32;
+    /// What one round of reclaim is to do while `free` zones are erased.
+    fn next(&mut self, free: u32, rates: Rates) -> Work;
+}
+
+/// The space that a [`SpacePolicy`] divides.
+#[derive(Clone, Copy, Debug)]
+pub struct SpaceBounds {
+    /// All zones for items.
+    pub zones: u32,
+    /// The percentage of them that live items may take.
+    pub fill_percent: u32,
+    /// The least low mark.
+    pub reserve: u32,
+}
+
+/// Makes the policy of a tier, whose zones are known when it is opened.
+pub type MakeSpacePolicy = Arc<dyn Fn(SpaceBounds) -> Box<dyn SpacePolicy> + Send + Sync>;
+
+/// How fast zones are filled and reclaimed, as a [`Meter`] measures it.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Rates {
     /// Zones filled per second by new data (the paper's lambda: rate x size of items / bytes of a slab).
@@ -67,127 +88,78 @@ impl Rates {
     }
 }
 
-/// The two watermarks, in erased zones, and how they move.
+/// The two watermarks, in erased zones. The zone with the most garbage is reclaimed; the more zones are erased, the more
+/// garbage makes a zone worth it.
 #[derive(Clone, Debug)]
 pub struct Watermarks {
-    policy: OpsPolicy,
     zones: u32,
     window: u32,
     low: u32,
-    low_min: u32,
-    low_max: u32,
-    /// Whether fewer zones than the low mark were erased at the last observation. The mark is raised only once until
-    /// that ends.
-    below: bool,
-    /// The low mark before the last observation.
-    low_before: u32,
+    /// The bounds of the low mark if it follows the rates.
+    low_range: Option<(u32, u32)>,
 }
 
 impl Watermarks {
-    /// Marks for a device of `zones` zones, of which live items may take `fill_percent`. The low mark is at least
-    /// `reserve` zones and at least one.
-    ///
-    /// With a static policy the high mark is the given share of the zones. The low mark is lower by [`WINDOW_PERCENT`],
-    /// but at least a third of the high one. With the others, the low mark is at most [`LOW_MAX_PERCENT`] and at most
-    /// half of what live items may not take, and the high mark is [`WINDOW_PERCENT`] higher, or by the other half.
-    pub fn new(policy: OpsPolicy, zones: u32, fill_percent: u32, reserve: u32) -> Watermarks {
-        let share = |percent: u32| (zones as u64 * percent.min(100) as u64).div_ceil(100) as u32;
-        let half = share(100 - fill_percent.min(100)) / 2;
-        let low_min = share(1).max(reserve).max(1);
-        let low_max = share(LOW_MAX_PERCENT).min(half).max(low_min);
-        let (low, window) = match policy {
-            OpsPolicy::Static(percent) => {
-                let high = share(percent as u32).max(reserve + 1).max(2);
-                let low = high.saturating_sub(share(WINDOW_PERCENT)).max(high / 3).max(reserve);
-                let low = low.clamp(1, high - 1);
-                (low, high - low)
-            }
-            OpsPolicy::Heuristic | OpsPolicy::Queuing => (low_min, share(WINDOW_PERCENT).min(half).max(1)),
-        };
-        Watermarks { policy, zones, window, low, low_min, low_max, below: false, low_before: low }
+    /// Marks that follow the rates: the low mark is [`Rates::queue_zones`]. It is at least the reserve, at most
+    /// [`LOW_MAX_PERCENT`] and at most half of what live items may not take. The high mark is [`WINDOW_PERCENT`]
+    /// higher, or by the other half.
+    pub fn by_rates() -> MakeSpacePolicy {
+        Arc::new(|bounds| Box::new(Watermarks::that_follow_rates(bounds)))
     }
 
-    /// The low mark: with fewer erased zones, any garbage is reclaimed.
-    pub fn low(&self) -> u32 {
+    /// Marks that do not move, for tests and experiments that must not depend on rates. The high mark is this
+    /// percentage of the zones.
+    pub fn fixed(percent: u8) -> MakeSpacePolicy {
+        Arc::new(move |bounds| Box::new(Watermarks::that_stay(percent, bounds)))
+    }
+
+    fn that_follow_rates(bounds: SpaceBounds) -> Watermarks {
+        let half = share(bounds.zones, 100 - bounds.fill_percent.min(100)) / 2;
+        let low_min = share(bounds.zones, 1).max(bounds.reserve).max(1);
+        let low_max = share(bounds.zones, LOW_MAX_PERCENT).min(half).max(low_min);
+        let window = share(bounds.zones, WINDOW_PERCENT).min(half).max(1);
+        Watermarks { zones: bounds.zones, window, low: low_min, low_range: Some((low_min, low_max)) }
+    }
+
+    /// The low mark is lower than the high one by [`WINDOW_PERCENT`], but at least a third of it.
+    fn that_stay(percent: u8, bounds: SpaceBounds) -> Watermarks {
+        let high = share(bounds.zones, percent as u32).max(bounds.reserve + 1).max(2);
+        let low = high.saturating_sub(share(bounds.zones, WINDOW_PERCENT)).max(high / 3).max(bounds.reserve);
+        let low = low.clamp(1, high - 1);
+        Watermarks { zones: bounds.zones, window: high - low, low, low_range: None }
+    }
+
+    /// The percentage of a zone that has to be garbage while `free` zones are erased.
+    fn garbage_percent(&self, free: u32) -> u32 {
+        if free >= self.high() {
+            return GARBAGE_ALWAYS_PERCENT;
+        }
+        let above = free.saturating_sub(self.low).min(self.window);
+        GARBAGE_MIN_PERCENT + (GARBAGE_AHEAD_PERCENT - GARBAGE_MIN_PERCENT) * above / self.window.max(1)
+    }
+}
+
+impl SpacePolicy for Watermarks {
+    fn low(&self) -> u32 {
         self.low
     }
 
-    /// The high mark: with so many erased zones, there is nothing to do.
-    pub fn high(&self) -> u32 {
+    fn high(&self) -> u32 {
         (self.low + self.window).min(self.zones)
     }
 
-    /// Moves the marks. To be called once for each round of reclaim; `free` zones are erased.
-    ///
-    /// * Static: the marks do not move.
-    /// * Heuristic: the low mark is doubled each time `free` falls below it, and raised by a half where the zones are
-    ///   dropped by [`ReclaimPolicy::NormalQuick`]. It goes down by one percent of all zones (at least one zone)
-    ///   whenever the high mark is reached.
-    /// * Queuing: the low mark is [`Rates::queue_zones`], and as high as possible where that is `None`.
-    pub fn observe(&mut self, reclaim: ReclaimPolicy, free: u32, rates: Rates) {
-        self.low_before = self.low;
-        match self.policy {
-            OpsPolicy::Static(_) => {}
-            OpsPolicy::Heuristic => {
-                if free >= self.high() {
-                    self.nothing_to_gain();
-                }
-                let falls = free < self.low && !self.below;
-                self.below = free < self.low;
-                if falls {
-                    let raised = match reclaim {
-                        ReclaimPolicy::NormalQuick => self.low.saturating_add(self.low.div_ceil(2)),
-                        _ => self.low.saturating_mul(2),
-                    };
-                    self.low = raised.min(self.low_max);
-                }
-            }
-            OpsPolicy::Queuing => {
-                let wanted = rates.queue_zones().map_or(f64::INFINITY, f64::ceil);
-                self.low = wanted.clamp(self.low_min as f64, self.low_max as f64) as u32;
-            }
+    fn next(&mut self, free: u32, rates: Rates) -> Work {
+        if let Some((least, most)) = self.low_range {
+            let wanted = rates.queue_zones().map_or(f64::INFINITY, f64::ceil);
+            self.low = wanted.clamp(least as f64, most as f64) as u32;
         }
+        Work::Greedy(self.garbage_percent(free))
     }
+}
 
-    /// Notes that [`greedy`] found nothing worth reclaiming, so more zones cannot be erased. It counts as reaching the
-    /// high mark: otherwise marks that ask for more than all dead bytes would never go down again.
-    pub fn nothing_to_gain(&mut self) {
-        if self.policy == OpsPolicy::Heuristic {
-            self.low = self.low.saturating_sub((self.zones / 100).max(1)).max(self.low_min);
-        }
-    }
-
-    /// What to do while `free` zones are erased.
-    ///
-    /// * Adaptive: greedy. Below the high mark, the further below, the less garbage makes a zone worth it; above, it
-    ///   takes [`GARBAGE_ALWAYS_PERCENT`].
-    /// * Greedy: greedy below the high mark, whatever there is to gain.
-    /// * Quick: below the low mark, the oldest zone.
-    /// * Normal and quick: greedy between the marks. Below the low one, [`QUICK_PER_LOW`] times as many zones at once
-    ///   as it had before the last observation, but no more than the high mark asks for.
-    ///
-    /// If [`greedy`] finds no zone, the caller waits until `free` is below the low mark, and then drops the [`oldest`]
-    /// zone.
-    pub fn work(&self, reclaim: ReclaimPolicy, free: u32) -> Work {
-        match reclaim {
-            ReclaimPolicy::Adaptive if free < self.high() => Work::Greedy(self.garbage_percent(free)),
-            ReclaimPolicy::Adaptive => Work::Greedy(GARBAGE_ALWAYS_PERCENT),
-            ReclaimPolicy::Greedy if free < self.high() => Work::Greedy(GARBAGE_MIN_PERCENT),
-            ReclaimPolicy::Quick if free < self.low() => Work::Quick(1),
-            ReclaimPolicy::NormalQuick if free < self.low() => {
-                let zones = (QUICK_PER_LOW * f64::from(self.low_before)).ceil() as u32;
-                Work::Quick(zones.min(self.high() - free))
-            }
-            ReclaimPolicy::NormalQuick if free < self.high() => Work::Greedy(GARBAGE_MIN_PERCENT),
-            _ => Work::Idle,
-        }
-    }
-
-    /// The share of a zone, percent, that has to be garbage while `free` zones are erased.
-    fn garbage_percent(&self, free: u32) -> u32 {
-        let above = free.saturating_sub(self.low()).min(self.window);
-        GARBAGE_MIN_PERCENT + (GARBAGE_AHEAD_PERCENT - GARBAGE_MIN_PERCENT) * above / self.window.max(1)
-    }
+/// This percentage of the zones, rounded up.
+fn share(zones: u32, percent: u32) -> u32 {
+    (zones as u64 * percent.min(100) as u64).div_ceil(100) as u32
 }
 
 /// Measures [`Rates`] as exponentially weighted means. The caller gives the times.

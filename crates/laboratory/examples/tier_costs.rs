@@ -6,7 +6,8 @@
 //!     [log|generations] [items] [memory MiB] [fill percent] [items that fill the device]
 //! ```
 
-use larder_flash::{Begun, Fetcher, Flash, FlashItem, FlashOptions, OpsPolicy, Put, ReclaimPolicy, Recover};
+use larder_flash::space::Watermarks;
+use larder_flash::{Begun, Fetcher, Flash, FlashItem, FlashOptions, Put, Recover};
 use larder_item::KeyHasher;
 use larder_laboratory::MemoryDevice;
 use std::hint::black_box;
@@ -32,8 +33,7 @@ fn main() {
         segment_bytes: None,
         generations,
         recover: Recover::Clean,
-        ops: OpsPolicy::Static(4),
-        reclaim: ReclaimPolicy::Adaptive,
+        space: Watermarks::fixed(4),
         cutoff_s: 0,
         log_percent: 8,
         fill_percent: number(4, 100) as u8,

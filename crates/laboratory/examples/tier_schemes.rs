@@ -6,13 +6,14 @@
 //! cargo run --release -p larder-laboratory --example tier_schemes -- slides   # or reclaim, or ops
 //! ```
 //!
-//! The schemes are settings of the tier. Fatcache with FIFO is the tier whose oldest zone is dropped unread, on a drive
-//! with a translation layer. `slides` and `reclaim` run in virtual time: the same command gives the same figures on any
+//! The tier frees zones by its own rule, or by one of [`Rule`]. Fatcache with FIFO is the tier whose oldest zone is dropped
+//! unread, on a drive with a translation layer. `slides` and `reclaim` run in virtual time: the same command gives the same figures on any
 //! machine. The marks of `ops` follow rates, so `ops` runs in real time, with the threads of the tier, and its figures
 //! differ a little from run to run.
 
 use larder_flash::device::Device;
-use larder_flash::{Begun, Fetcher, Flash, FlashItem, FlashOptions, OpsPolicy, Put, ReclaimPolicy, Recover};
+use larder_flash::space::{GARBAGE_MIN_PERCENT, MakeSpacePolicy, Rates, SpacePolicy, Watermarks, Work};
+use larder_flash::{Begun, Fetcher, Flash, FlashItem, FlashOptions, Put, Recover};
 use larder_item::{KeyHash, KeyHasher};
 use larder_laboratory::AtOnce;
 use larder_laboratory::ssd::{FtlOptions, FtlSsd, Histogram, Profile, Rng, SimSsd, Wear, ZoneLayout};
@@ -67,28 +68,79 @@ impl Below {
     }
 }
 
-/// A setting of the tier, and the drive below it.
+/// How zones are freed.
+#[derive(Clone, Copy, PartialEq)]
+enum Rule {
+    /// By garbage, the tier's own: while many zones are erased, only zones with much garbage.
+    Adaptive,
+    /// By garbage, whatever there is to gain.
+    Greedy,
+    /// Below the low mark the oldest zone is dropped unread.
+    Quick,
+    /// Greedy between the marks; below the low one, 1.8 times as many zones as it has are dropped at once.
+    NormalQuick,
+}
+
+/// A rule between marks.
+struct Ruled {
+    rule: Rule,
+    marks: Box<dyn SpacePolicy>,
+}
+
+impl SpacePolicy for Ruled {
+    fn low(&self) -> u32 {
+        self.marks.low()
+    }
+
+    fn high(&self) -> u32 {
+        self.marks.high()
+    }
+
+    fn next(&mut self, free: u32, rates: Rates) -> Work {
+        let adaptive = self.marks.next(free, rates);
+        let (low, high) = (self.low(), self.high());
+        match self.rule {
+            Rule::Adaptive => adaptive,
+            Rule::Quick if free < low => Work::Drop(1),
+            Rule::NormalQuick if free < low => {
+                Work::Drop(((1.8 * f64::from(low)).ceil() as u32).min(high - free))
+            }
+            Rule::Greedy | Rule::NormalQuick if free < high => Work::Greedy(GARBAGE_MIN_PERCENT),
+            _ => Work::Idle,
+        }
+    }
+}
+
+/// A rule of the tier, and the drive below it.
 #[derive(Clone, Copy)]
 struct Scheme {
     name: &'static str,
-    reclaim: ReclaimPolicy,
-    ops: OpsPolicy,
+    rule: Rule,
+    /// The percentage of the zones that is held erased; `None` = by the rates.
+    erased_percent: Option<u8>,
     below: Below,
 }
 
-const fn on_blocks(name: &'static str, reclaim: ReclaimPolicy) -> Scheme {
-    Scheme { name, reclaim, ops: OpsPolicy::Heuristic, below: Below::Blocks }
+impl Scheme {
+    fn policy(self) -> MakeSpacePolicy {
+        let marks = self.erased_percent.map_or_else(Watermarks::by_rates, Watermarks::fixed);
+        Arc::new(move |bounds| Box::new(Ruled { rule: self.rule, marks: marks(bounds) }))
+    }
 }
 
-const fn on_ftl(name: &'static str, reclaim: ReclaimPolicy, trims: bool) -> Scheme {
-    Scheme { name, reclaim, ops: OpsPolicy::Static(4), below: Below::Ftl { trims } }
+const fn on_blocks(name: &'static str, rule: Rule) -> Scheme {
+    Scheme { name, rule, erased_percent: None, below: Below::Blocks }
 }
 
-const ADAPTIVE: Scheme = on_blocks("adaptive, the default", ReclaimPolicy::Adaptive);
-const GREEDY: Scheme = on_blocks("greedy (DIDACache-Space)", ReclaimPolicy::Greedy);
-const QUICK: Scheme = on_blocks("quick (DIDACache-Locality)", ReclaimPolicy::Quick);
-const NORMAL_QUICK: Scheme = on_blocks("normal-quick (the slides)", ReclaimPolicy::NormalQuick);
-const FIFO: Scheme = on_ftl("FIFO on an FTL (like Fatcache)", ReclaimPolicy::Quick, true);
+const fn on_ftl(name: &'static str, rule: Rule, trims: bool) -> Scheme {
+    Scheme { name, rule, erased_percent: Some(4), below: Below::Ftl { trims } }
+}
+
+const ADAPTIVE: Scheme = on_blocks("adaptive, the tier's own", Rule::Adaptive);
+const GREEDY: Scheme = on_blocks("greedy (DIDACache-Space)", Rule::Greedy);
+const QUICK: Scheme = on_blocks("quick (DIDACache-Locality)", Rule::Quick);
+const NORMAL_QUICK: Scheme = on_blocks("normal-quick (the slides)", Rule::NormalQuick);
+const FIFO: Scheme = on_ftl("FIFO on an FTL (like Fatcache)", Rule::Quick, true);
 
 enum Drive {
     Blocks(SimSsd),
@@ -159,8 +211,7 @@ impl Tier {
             segment_bytes: None,
             generations: false,
             recover: Recover::Clean,
-            ops: scheme.ops,
-            reclaim: scheme.reclaim,
+            space: scheme.policy(),
             cutoff_s: 0,
             log_percent: 8,
             fill_percent: 100,
@@ -362,10 +413,10 @@ fn reclaim(every_ns: u64) {
         NORMAL_QUICK,
         ADAPTIVE,
         GREEDY,
-        on_ftl("FIFO on an FTL, TRIM", ReclaimPolicy::Quick, true),
-        on_ftl("FIFO on an FTL, no TRIM (Fatcache-Kick)", ReclaimPolicy::Quick, false),
-        on_ftl("greedy on an FTL, TRIM", ReclaimPolicy::Greedy, true),
-        on_ftl("greedy on an FTL, no TRIM (Fatcache-Greedy)", ReclaimPolicy::Greedy, false),
+        on_ftl("FIFO on an FTL, TRIM", Rule::Quick, true),
+        on_ftl("FIFO on an FTL, no TRIM (Fatcache-Kick)", Rule::Quick, false),
+        on_ftl("greedy on an FTL, TRIM", Rule::Greedy, true),
+        on_ftl("greedy on an FTL, no TRIM (Fatcache-Greedy)", Rule::Greedy, false),
     ];
     for scheme in schemes {
         let mut run = Run::new(&scheme, true);
@@ -388,13 +439,9 @@ fn reclaim(every_ns: u64) {
 fn ops(every_ns: u64) {
     let title = format!("Erased space held ready, 70 % live, a request every {every_ns} ns");
     head(&title, "OPS | put/s | put p99 us | hit % | zones held erased, at the end");
-    let policies = [
-        ("static 25 %", OpsPolicy::Static(25)),
-        ("heuristic", OpsPolicy::Heuristic),
-        ("queuing, the default", OpsPolicy::Queuing),
-    ];
-    for (name, ops) in policies {
-        let mut tier = Tier::new(&Scheme { ops, ..ADAPTIVE }, true);
+    let policies = [("static 25 %", Some(25)), ("queuing, the tier's own", None)];
+    for (name, erased_percent) in policies {
+        let mut tier = Tier::new(&Scheme { erased_percent, ..ADAPTIVE }, true);
         tier.flash.start().expect("threads");
         let mut requests = Requests::new(0.7);
         let mut latency = Histogram::default();

@@ -1,6 +1,10 @@
 //! Simulated drives by name.
 
-use super::{FtlOptions, FtlSsd, Profile, SimSsd, ZoneLayout};
+use super::ftl::FtlOptions;
+use super::ftl_device::FtlSsd;
+use super::profile::Profile;
+use super::sim::SimSsd;
+use super::zoned::ZoneLayout;
 use larder_flash::device::{Device, OpenError, default_zone_bytes};
 use std::sync::Arc;
 

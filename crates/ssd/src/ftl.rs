@@ -1,4 +1,6 @@
-use super::{BlockId, Nand, NandError, Profile, Wear};
+use super::nand::{BlockId, Nand, NandError};
+use super::profile::Profile;
+use super::stats::Wear;
 use std::collections::BTreeSet;
 
 /// Bytes of a logical block, which is the unit of the map.

@@ -1,7 +1,9 @@
+use super::at_once::AtOnce;
 use super::clock::Clock;
+use super::ftl::{Ftl, FtlError, FtlOptions, LBA_BYTES};
+use super::profile::Profile;
+use super::stats::Wear;
 use super::timed_reads;
-use super::{Ftl, FtlError, FtlOptions, LBA_BYTES, Profile, Wear};
-use crate::AtOnce;
 use larder_flash::device::{
     ChannelCounters, Device, DeviceCounters, DeviceError, Geometry, PAGE_BYTES, PageBuffer, ReadQueue,
     ZoneId, ZoneReport, ZoneState,

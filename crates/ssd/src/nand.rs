@@ -1,4 +1,6 @@
-use super::{Histogram, Profile, Rng, Wear};
+use super::profile::Profile;
+use super::rng::Rng;
+use super::stats::{Histogram, Wear};
 use larder_flash::device::ChannelCounters;
 use std::collections::VecDeque;
 

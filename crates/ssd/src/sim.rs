@@ -1,7 +1,10 @@
+use super::at_once::AtOnce;
 use super::clock::Clock;
+use super::nand::Fault;
+use super::profile::Profile;
+use super::stats::{Histogram, Wear};
 use super::timed_reads;
-use super::{Fault, Histogram, OpenChannel, Profile, Wear, ZoneLayout};
-use crate::AtOnce;
+use super::zoned::{OpenChannel, ZoneLayout};
 use larder_flash::device::{
     ChannelCounters, Device, DeviceCounters, DeviceError, Geometry, PageBuffer, ReadQueue, ZoneId, ZoneReport,
 };

@@ -1,4 +1,5 @@
-use super::{BlockId, Nand, NandCounters, NandError, Profile};
+use super::nand::{BlockId, Nand, NandCounters, NandError};
+use super::profile::Profile;
 use larder_flash::device::{DeviceError, Geometry, PAGE_BYTES, ZoneId, ZoneReport, ZoneState};
 
 /// How zones are made of blocks, and what a loss of power may destroy.

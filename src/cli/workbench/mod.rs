@@ -24,8 +24,7 @@ pub(crate) use self::failure::Failure;
 use self::output::print;
 
 /// The words that start a command of the workbench.
-pub(crate) const COMMANDS: &[&str] =
-    &["trace", "workload", "replay", "simulate", "mrc", "plan", "top"];
+pub(crate) const COMMANDS: &[&str] = &["trace", "workload", "replay", "simulate", "mrc", "plan", "top"];
 
 #[derive(Parser)]
 #[command(name = "larder", disable_help_subcommand = true)]

@@ -4,9 +4,9 @@
 use super::output::{Output, Rooms};
 use super::settings::Settings;
 use super::source::{Input, Source};
-use crate::address::{AddressRun, FullPage, PageWriter, RunStream, prefix_of};
+use crate::address::{AddressCounts, AddressRun, FullPage, PageWriter, RunStream, prefix_of};
 use crate::device::DeviceError;
-use crate::generation::{AddressCounts, Chunk, Generation, List};
+use crate::generation::{Chunk, Generation, List};
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 use std::sync::Arc;

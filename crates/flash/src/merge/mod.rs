@@ -26,9 +26,9 @@ pub(crate) use output::{Room, Rooms};
 pub(crate) use settings::Settings;
 pub(crate) use source::Input;
 
-use crate::address::AddressRun;
+use crate::address::{AddressCounts, AddressRun};
 use crate::device::{DeviceError, ZoneId};
-use crate::generation::{AddressCounts, Generation, List, MergeOutputs};
+use crate::generation::{Generation, List, MergeOutputs};
 use crate::hit_bits::HitBits;
 use crate::record::Record;
 use crate::segment::{Head, Kind};
@@ -101,7 +101,7 @@ pub(crate) struct Merged {
 /// What a merge collects of the oldest generations.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Collected {
-    /// So many inputs, the first ones, are chunks of generations.
+    /// The number of inputs, the first ones, that are chunks of generations.
     pub(crate) inputs: usize,
     /// The number of the generation of which only a part is collected, and the first hash that stays.
     pub(crate) below: Option<(u64, u64)>,
@@ -155,19 +155,76 @@ enum Stage {
     Done,
 }
 
+/// Keys and part numbers of the current hash that were merged already.
+#[derive(Default)]
+struct Seen {
+    /// The first `len` of them count. The rest keep their allocations for later hashes.
+    keys: Vec<(Vec<u8>, u32)>,
+    len: usize,
+}
+
+impl Seen {
+    fn has(&self, key: &[u8], part: u32) -> bool {
+        self.keys[..self.len].iter().any(|(seen, number)| seen == key && *number == part)
+    }
+
+    fn add(&mut self, key: &[u8], part: u32) {
+        if self.len == self.keys.len() {
+            self.keys.push(Default::default());
+        }
+        let (seen, number) = &mut self.keys[self.len];
+        seen.clear();
+        seen.extend_from_slice(key);
+        *number = part;
+        self.len += 1;
+    }
+}
+
+/// What a merge writes.
+struct Outputs<'a> {
+    /// The number of the new generation.
+    number: u64,
+    records: Output<'a>,
+    addresses: Option<Addresses<'a>>,
+}
+
+impl Outputs<'_> {
+    /// Writes a record to the new generation, and its address entry.
+    fn write(&mut self, hash: u64, record: &Record<'_>) -> Result<(), DeviceError> {
+        self.records.push(hash, record)?;
+        if let Some(addresses) = &mut self.addresses {
+            addresses.push(hash, self.number);
+        }
+        Ok(())
+    }
+
+    /// Ends the last segments.
+    fn end(&mut self, rooms: &mut dyn Rooms) -> Result<(), DeviceError> {
+        self.records.end(rooms)?;
+        match &mut self.addresses {
+            Some(addresses) => addresses.output.end(rooms),
+            None => Ok(()),
+        }
+    }
+
+    fn into_rooms(self) -> Vec<Room> {
+        let mut rooms = self.records.into_rooms();
+        rooms.extend(self.addresses.map(|addresses| addresses.output.into_rooms()).unwrap_or_default());
+        rooms
+    }
+}
+
 /// A merge that is under way.
 pub(crate) struct Merge<'a> {
     settings: Settings<'a>,
     /// The older generations at the beginning of the merge, without what is collected. A generation that was dropped
     /// since only causes a tombstone that is not needed.
     older: Arc<List>,
-    /// So many sources, the first ones, are chunks of generations that are collected.
+    /// The number of sources, the first ones, that are chunks of generations that are collected.
     collected: usize,
     lost_marks: bool,
     /// Records of collected generations that newer records of the merge superseded.
     renewed: u64,
-    /// The number of the new generation.
-    number: u64,
     /// The inputs, oldest first.
     sources: Vec<Source<'a>>,
     /// The sources that have a current record, ordered by its hash. Of equal hashes the newest source comes first.
@@ -175,12 +232,8 @@ pub(crate) struct Merge<'a> {
     voids: Vec<Void>,
     /// Ranges that were lost in rescanned generations.
     old_voids: Vec<RangeInclusive<u64>>,
-    /// Keys and part numbers of the current hash that were merged already: the first `seen_len` of the vector. The
-    /// rest keeps its allocations for later hashes.
-    seen: Vec<(Vec<u8>, u32)>,
-    seen_len: usize,
-    output: Output<'a>,
-    addresses: Option<Addresses<'a>>,
+    seen: Seen,
+    result: Outputs<'a>,
     /// Live records so far, kept or not.
     live: u64,
     counts: MergeCounts,
@@ -224,15 +277,16 @@ impl<'a> Merge<'a> {
         };
         let mut merge = Merge {
             settings,
-            number,
             sources: inputs.iter().enumerate().map(source).collect(),
             queue: BinaryHeap::new(),
             voids: Vec::new(),
             old_voids,
-            seen: Vec::new(),
-            seen_len: 0,
-            output: output(head(Kind::Generation, number, cas_base), wanted.filter),
-            addresses,
+            seen: Seen::default(),
+            result: Outputs {
+                number,
+                records: output(head(Kind::Generation, number, cas_base), wanted.filter),
+                addresses,
+            },
             older,
             collected: collected.inputs,
             lost_marks: false,
@@ -261,7 +315,7 @@ impl<'a> Merge<'a> {
     }
 
     fn pages_read(&self) -> u64 {
-        self.counts.pages_read + self.addresses.as_ref().map_or(0, Addresses::pages_read)
+        self.counts.pages_read + self.result.addresses.as_ref().map_or(0, Addresses::pages_read)
     }
 
     /// Works until about `pages` more pages have been read.
@@ -271,7 +325,7 @@ impl<'a> Merge<'a> {
     pub(crate) fn step(&mut self, pages: u64, rooms: &mut dyn Rooms) -> Result<Progress, DeviceError> {
         let end = self.pages_read() + pages;
         loop {
-            if let Some(addresses) = &mut self.addresses
+            if let Some(addresses) = &mut self.result.addresses
                 && !addresses.write(rooms)?
             {
                 return Ok(Progress::NeedsRoom(Kind::Address));
@@ -305,16 +359,16 @@ impl<'a> Merge<'a> {
             self.advance(age);
             return Ok(None);
         }
-        if let Some(addresses) = &mut self.addresses {
+        if let Some(addresses) = &mut self.result.addresses {
             let pages = end.saturating_sub(self.counts.pages_read + addresses.pages_read()).max(1);
             if !addresses.advance(Some(hash), pages, &mut self.old_voids) {
                 return Ok(None);
             }
         }
-        if !self.output.make_room(hash, rooms)? {
-            return Ok(Some(Progress::NeedsRoom(self.output.kind())));
+        if !self.result.records.make_room(hash, rooms)? {
+            return Ok(Some(Progress::NeedsRoom(self.result.records.kind())));
         }
-        self.seen_len = 0;
+        self.seen.len = 0;
         while let Some(Reverse((next, Reverse(age)))) = self.queue.peek().copied()
             && next == hash
         {
@@ -335,19 +389,18 @@ impl<'a> Merge<'a> {
         let part = record.part.map_or(0, |part| part.number);
         let lost = lost || (self.settings.dropped)(hash, source.age());
         let is_collected = age < self.collected;
-        if let (true, Some(addresses)) = (is_collected, &mut self.addresses) {
+        if let (true, Some(addresses)) = (is_collected, &mut self.result.addresses) {
             // Where a part of a generation stays, the new run covers it, and after a crash it may be whole again.
             addresses.push(hash, source.age());
         }
-        let is_seen =
-            self.seen[..self.seen_len].iter().any(|(key, number)| key == record.key && *number == part);
+        let is_seen = self.seen.has(record.key, part);
         if lost || is_seen {
             self.counts.superseded += 1;
             self.renewed += (is_collected && is_seen) as u64;
             return Ok(());
         }
         let newer_may_hold = || {
-            self.addresses.as_ref().is_none_or(Addresses::newer_may_hold)
+            self.result.addresses.as_ref().is_none_or(Addresses::newer_may_hold)
                 || self.old_voids.iter().any(|void| void.contains(&hash))
         };
         if is_collected && newer_may_hold() {
@@ -355,24 +408,17 @@ impl<'a> Merge<'a> {
             self.lost_marks |= record.supersedes_extent && (self.settings.dead_extents)(hash);
             return Ok(());
         }
-        if self.seen_len == self.seen.len() {
-            self.seen.push(Default::default());
-        }
-        let (key, number) = &mut self.seen[self.seen_len];
-        key.clear();
-        key.extend_from_slice(record.key);
-        *number = part;
-        self.seen_len += 1;
+        self.seen.add(record.key, part);
         let supersedes_extent = record.supersedes_extent && (self.settings.dead_extents)(hash);
         if !record.tombstone && is_worth(&self.settings, &record, source, &mut self.live, &mut self.counts) {
             self.counts.kept += 1;
             self.counts.kept_bytes += bytes as u64;
             let record = Record { supersedes_extent, ..record };
-            return write(&mut self.output, &mut self.addresses, hash, self.number, &record);
+            return self.result.write(hash, &record);
         }
         // The key of a part contains the version of its item, so a part never hides an older record.
         // Nothing is older than what is collected.
-        let older = || !is_collected && older_may_hold(&self.older, &self.addresses, hash);
+        let older = || !is_collected && older_may_hold(&self.older, &self.result.addresses, hash);
         let hides = part == 0 && (supersedes_extent || older());
         match (record.tombstone, hides) {
             (true, true) => self.counts.tombstones_kept += 1,
@@ -386,14 +432,14 @@ impl<'a> Merge<'a> {
                 if record.tombstone && record.cas != 0 { record.cas } else { source.sealed_sequence() };
             let cas = if supersedes_extent { below } else { 0 };
             let record = Record { cas, ..Record::tombstone(record.key, supersedes_extent) };
-            write(&mut self.output, &mut self.addresses, hash, self.number, &record)?;
+            self.result.write(hash, &record)?;
         }
         Ok(())
     }
 
     /// Copies the old address entries above the last new record.
     fn drain_addresses(&mut self, pages: u64) {
-        let done = match &mut self.addresses {
+        let done = match &mut self.result.addresses {
             Some(addresses) => {
                 let done = addresses.advance(None, pages, &mut self.old_voids);
                 if done {
@@ -410,10 +456,7 @@ impl<'a> Merge<'a> {
 
     /// Ends the last segments.
     fn end(&mut self, rooms: &mut dyn Rooms) -> Result<(), DeviceError> {
-        self.output.end(rooms)?;
-        if let Some(addresses) = &mut self.addresses {
-            addresses.output.end(rooms)?;
-        }
+        self.result.end(rooms)?;
         self.counts.pages_damaged = self.sources.iter().map(Source::pages_damaged).sum();
         self.stage = Stage::Done;
         Ok(())
@@ -428,12 +471,12 @@ impl<'a> Merge<'a> {
         let of_log = self.voids.into_iter().filter(|void| void.age >= self.collected);
         let voids = of_log.map(|void| void.hashes).chain(self.old_voids).collect();
         let of_log = (self.sources.len() > self.collected).then_some(self.renewed);
-        let addresses = self.addresses.as_ref().map(|addresses| addresses.counts(of_log));
+        let addresses = self.result.addresses.as_ref().map(|addresses| addresses.counts(of_log));
         Some(Merged {
             addresses,
             lost_marks: self.lost_marks,
-            generation: Generation::of(self.output.into_segments()),
-            address: self.addresses.and_then(Addresses::into_run),
+            generation: Generation::of(self.result.records.into_segments()),
+            address: self.result.addresses.and_then(Addresses::into_run),
             voids,
             counts: self.counts,
         })
@@ -441,9 +484,7 @@ impl<'a> Merge<'a> {
 
     /// Gives the merge up. Returns the rooms that were written to: their zones can be erased.
     pub(crate) fn abort(self) -> Vec<Room> {
-        let mut rooms = self.output.into_rooms();
-        rooms.extend(self.addresses.map(|addresses| addresses.output.into_rooms()).unwrap_or_default());
-        rooms
+        self.result.into_rooms()
     }
 }
 
@@ -477,19 +518,4 @@ fn is_worth(
 fn older_may_hold(older: &List, addresses: &Option<Addresses<'_>>, hash: u64) -> bool {
     let unfiltered = || addresses.as_ref().is_none_or(Addresses::unfiltered_may_hold);
     older.filters_may_hold(hash) || older.has_unfiltered() && unfiltered()
-}
-
-/// Writes a record to the new generation, and its address entry.
-fn write(
-    output: &mut Output<'_>,
-    addresses: &mut Option<Addresses<'_>>,
-    hash: u64,
-    number: u64,
-    record: &Record<'_>,
-) -> Result<(), DeviceError> {
-    output.push(hash, record)?;
-    if let Some(addresses) = addresses {
-        addresses.push(hash, number);
-    }
-    Ok(())
 }

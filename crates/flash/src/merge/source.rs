@@ -28,10 +28,7 @@ pub(crate) struct Input<'a> {
 pub(super) struct Source<'a> {
     device: &'a dyn Device,
     hasher: &'a KeyHasher,
-    run: Run,
-    age: u64,
-    sealed_sequence: u64,
-    hits: Option<&'a HitBits>,
+    input: Input<'a>,
     /// Pages of one read.
     chunk_pages: u32,
     /// The next data page to read.
@@ -44,8 +41,6 @@ pub(super) struct Source<'a> {
     bytes: usize,
     /// The hash of the current record; before the first one, the lowest that a record may have.
     hash: u64,
-    /// The highest hash that a record may have.
-    last_hash: u64,
     items_left: u32,
     /// The last hash before a damaged page, until a record behind the page is found.
     lost_from: Option<u64>,
@@ -61,23 +56,18 @@ impl<'a> Source<'a> {
         input: &Input<'a>,
         chunk_pages: u32,
     ) -> Source<'a> {
-        let Input { run, age, hashes: (first_hash, last_hash), sealed_sequence, hits } = *input;
         Source {
             device,
             hasher,
-            run,
-            age,
-            sealed_sequence,
-            hits,
+            input: *input,
             chunk_pages: chunk_pages.max(1),
             page: 0,
             careful_until: 0,
             payload: Vec::new(),
             at: 0,
             bytes: 0,
-            hash: first_hash,
-            last_hash,
-            items_left: run.items,
+            hash: input.hashes.0,
+            items_left: input.run.items,
             lost_from: None,
             pages_read: 0,
             pages_damaged: 0,
@@ -96,12 +86,12 @@ impl<'a> Source<'a> {
 
     /// See [`Input`].
     pub(super) fn age(&self) -> u64 {
-        self.age
+        self.input.age
     }
 
     /// The current record, and the bytes that it takes on the device.
     pub(super) fn record(&self) -> Option<(Record<'_>, usize)> {
-        match Record::decode(self.payload.get(self.at..)?, self.run.cas_base) {
+        match Record::decode(self.payload.get(self.at..)?, self.input.run.cas_base) {
             Decoded::Whole(record, bytes) => Some((record, bytes)),
             Decoded::Short => None,
         }
@@ -109,12 +99,12 @@ impl<'a> Source<'a> {
 
     /// Whether the current record was read since it was written.
     pub(super) fn is_warm(&self) -> bool {
-        self.hits.is_some_and(|hits| hits.is_hit(self.hash))
+        self.input.hits.is_some_and(|hits| hits.is_hit(self.hash))
     }
 
     /// See [`Input`].
     pub(super) fn sealed_sequence(&self) -> u64 {
-        self.sealed_sequence
+        self.input.sealed_sequence
     }
 
     /// Pages that were read so far, damaged ones included.
@@ -136,7 +126,8 @@ impl<'a> Source<'a> {
         self.at += self.bytes;
         self.bytes = 0;
         loop {
-            if let Decoded::Whole(record, bytes) = Record::decode(&self.payload[self.at..], self.run.cas_base)
+            if let Decoded::Whole(record, bytes) =
+                Record::decode(&self.payload[self.at..], self.input.run.cas_base)
             {
                 let hash = record.hash(self.hasher);
                 if hash < self.hash {
@@ -155,9 +146,9 @@ impl<'a> Source<'a> {
 
     fn end(&mut self, lost: bool, voids: &mut Vec<RangeInclusive<u64>>) -> bool {
         if lost || self.lost_from.is_some() {
-            voids.push(self.lost_from.take().unwrap_or(self.hash)..=self.last_hash);
+            voids.push(self.lost_from.take().unwrap_or(self.hash)..=self.input.hashes.1);
         }
-        (self.page, self.items_left) = (self.run.data_pages, 0);
+        (self.page, self.items_left) = (self.input.run.data_pages, 0);
         self.payload = Vec::new();
         self.at = 0;
         false
@@ -165,14 +156,15 @@ impl<'a> Source<'a> {
 
     /// Reads the next pages. Returns false at the end.
     fn fill(&mut self) -> bool {
-        while self.page < self.run.data_pages {
+        while self.page < self.input.run.data_pages {
             let careful = self.page < self.careful_until;
-            let pages = if careful { 1 } else { self.chunk_pages.min(self.run.data_pages - self.page) };
-            let first = self.run.first_data_page + self.page;
+            let pages = if careful { 1 } else { self.chunk_pages.min(self.input.run.data_pages - self.page) };
+            let first = self.input.run.first_data_page + self.page;
             let mut buffer = PageBuffer::new(pages as usize);
-            let read = self.device.read(self.run.zone, first as u64 * PAGE_BYTES as u64, &mut buffer);
+            let read = self.device.read(self.input.run.zone, first as u64 * PAGE_BYTES as u64, &mut buffer);
             self.pages_read += pages as u64;
-            let piece = read.ok().and_then(|()| page::compact(&mut buffer, self.run.sequence, first).ok());
+            let piece =
+                read.ok().and_then(|()| page::compact(&mut buffer, self.input.run.sequence, first).ok());
             let Some((piece, first_record)) = piece else {
                 self.skip(pages);
                 continue;

@@ -7,70 +7,25 @@ fn facts(zone: u32, written_bytes: u64, live_bytes: u64, order: u64) -> ZoneSumm
     ZoneSummary { zone: ZoneId(zone), written_bytes, live_bytes, order }
 }
 
+const BOUNDS: SpaceBounds = SpaceBounds { zones: 1000, fill_percent: 0, reserve: 0 };
+
 #[test]
-fn below_the_marks_any_garbage_between_much_above_nothing() {
-    let marks = Watermarks::new(OpsPolicy::Static(25), 1000, 0, 0);
+fn below_the_marks_any_garbage_between_much_above_nearly_all() {
+    let mut marks = Watermarks::that_stay(25, BOUNDS);
     assert_eq!((marks.low(), marks.high()), (100, 250));
-    let one = |reclaim| [0, 99, 100, 175, 249, 250].map(|free| marks.work(reclaim, free));
     use Work::*;
     assert_eq!(
-        one(ReclaimPolicy::Adaptive),
+        [0, 99, 100, 175, 249, 250].map(|free| marks.next(free, NONE)),
         [Greedy(6), Greedy(6), Greedy(6), Greedy(28), Greedy(49), Greedy(85)],
         "with more erased zones, more garbage makes a zone worth it"
     );
-    let greedy = Greedy(GARBAGE_MIN_PERCENT);
-    assert_eq!(one(ReclaimPolicy::Greedy), [greedy, greedy, greedy, greedy, greedy, Idle]);
-    assert_eq!(one(ReclaimPolicy::Quick), [Quick(1), Quick(1), Idle, Idle, Idle, Idle]);
-    assert_eq!(one(ReclaimPolicy::NormalQuick), [Quick(180), Quick(151), greedy, greedy, greedy, Idle]);
 }
 
 #[test]
-fn heuristic_doubles_once_per_fall_and_goes_down_linearly() {
-    let mut marks = Watermarks::new(OpsPolicy::Heuristic, 1000, 0, 0);
-    assert_eq!((marks.low(), marks.high()), (10, 160));
-    marks.observe(ReclaimPolicy::Adaptive, 9, NONE);
-    assert_eq!((marks.low(), marks.high()), (20, 170));
-    marks.observe(ReclaimPolicy::Adaptive, 8, NONE);
-    assert_eq!(marks.low(), 20, "the same fall");
-    marks.observe(ReclaimPolicy::Adaptive, 20, NONE);
-    marks.observe(ReclaimPolicy::Adaptive, 19, NONE);
-    assert_eq!(marks.low(), 40);
-    for _ in 0..20 {
-        marks.observe(ReclaimPolicy::Adaptive, 1000, NONE);
-        marks.observe(ReclaimPolicy::Adaptive, 0, NONE);
-    }
-    assert_eq!(marks.low(), 250, "no further than this");
-    let mut lows = Vec::new();
-    for _ in 0..30 {
-        marks.observe(ReclaimPolicy::Adaptive, 1000, NONE);
-        lows.push(marks.low());
-    }
-    assert!(lows[..24].windows(2).all(|two| two[0] - two[1] == 10), "{lows:?}");
-    assert_eq!(lows.last(), Some(&10));
-    marks.observe(ReclaimPolicy::Adaptive, 0, NONE);
-    assert_eq!(marks.low(), 20);
-    marks.nothing_to_gain();
-    assert_eq!(marks.low(), 10);
-}
-
-#[test]
-fn normal_quick_drops_by_the_mark_before_it_was_raised_by_a_half() {
-    let mut marks = Watermarks::new(OpsPolicy::Heuristic, 1000, 0, 0);
-    let mut round = |free| {
-        marks.observe(ReclaimPolicy::NormalQuick, free, NONE);
-        (marks.work(ReclaimPolicy::NormalQuick, free), marks.low())
-    };
-    assert_eq!(round(9), (Work::Quick(18), 15));
-    assert_eq!(round(27), (Work::Greedy(GARBAGE_MIN_PERCENT), 15));
-    assert_eq!(round(14), (Work::Quick(27), 23));
-    assert_eq!(round(173), (Work::Idle, 13), "down by one percent of all zones");
-}
-
-#[test]
-fn queuing_follows_the_rates() {
-    let mut marks = Watermarks::new(OpsPolicy::Queuing, 1000, 0, 0);
+fn marks_follow_the_rates() {
+    let mut marks = Watermarks::that_follow_rates(BOUNDS);
     let mut low = |taken_per_s, reclaimed_per_s| {
-        marks.observe(ReclaimPolicy::Adaptive, 500, Rates { taken_per_s, reclaimed_per_s });
+        marks.next(500, Rates { taken_per_s, reclaimed_per_s });
         marks.low()
     };
     assert_eq!(low(0.0, 10.0), 10, "the least");
@@ -131,47 +86,41 @@ fn the_least_loaded_channel_then_the_least_worn_zone() {
 
 #[test]
 fn the_marks_leave_live_items_their_space() {
-    let mut marks = Watermarks::new(OpsPolicy::Queuing, 1000, 85, 5);
+    let mut marks = Watermarks::that_follow_rates(SpaceBounds { fill_percent: 85, reserve: 5, ..BOUNDS });
     assert_eq!((marks.low(), marks.high()), (10, 85));
-    marks.observe(ReclaimPolicy::Adaptive, 0, Rates { taken_per_s: 2.0, reclaimed_per_s: 1.0 });
+    marks.next(0, Rates { taken_per_s: 2.0, reclaimed_per_s: 1.0 });
     assert_eq!((marks.low(), marks.high()), (75, 150));
-    let marks = Watermarks::new(OpsPolicy::Heuristic, 1000, 100, 20);
+    let marks = Watermarks::that_follow_rates(SpaceBounds { fill_percent: 100, reserve: 20, ..BOUNDS });
     assert_eq!((marks.low(), marks.high()), (20, 21), "what is kept for survivors");
 }
 
-fn policies() -> impl Strategy<Value = OpsPolicy> {
-    prop_oneof![(0..=200u8).prop_map(OpsPolicy::Static), Just(OpsPolicy::Heuristic), Just(OpsPolicy::Queuing)]
+/// Marks that follow the rates, or a percentage of the zones.
+fn marks_of(percent: Option<u8>, bounds: SpaceBounds) -> Watermarks {
+    percent.map_or(Watermarks::that_follow_rates(bounds), |percent| Watermarks::that_stay(percent, bounds))
 }
 
 proptest! {
     #[test]
     fn marks_stay_in_order_and_in_bounds(
-        policy in policies(), zones in 2..5000u32, fill_percent in 0..=100u32, reserve_part in 16..99u32,
-        seen in prop::collection::vec((0..5000u32, 0.0..100.0f64, 0.0..100.0f64), 0..50),
+        percent in prop::option::of(0..=200u8), zones in 2..5000u32, fill_percent in 0..=100u32,
+        reserve_part in 16..99u32, seen in prop::collection::vec((0..5000u32, 0.0..100.0f64, 0.0..100.0f64), 0..50),
     ) {
-        let mut marks = Watermarks::new(policy, zones, fill_percent, zones / reserve_part);
+        let mut marks = marks_of(percent, SpaceBounds { zones, fill_percent, reserve: zones / reserve_part });
         for (free, taken_per_s, reclaimed_per_s) in seen {
-            marks.observe(ReclaimPolicy::Adaptive, free.min(zones), Rates { taken_per_s, reclaimed_per_s });
+            marks.next(free.min(zones), Rates { taken_per_s, reclaimed_per_s });
             prop_assert!(1 <= marks.low() && marks.low() < marks.high() && marks.high() <= zones, "{marks:?}");
-            if !matches!(policy, OpsPolicy::Static(_)) {
+            if percent.is_none() {
                 prop_assert!(marks.low() <= (zones * LOW_MAX_PERCENT).div_ceil(100), "{marks:?}");
             }
         }
     }
 
     #[test]
-    fn less_room_never_means_less_haste(policy in policies(), zones in 2..5000u32, free in 0..5000u32) {
-        let haste = |work| match work {
-            Work::Idle => 0,
-            Work::Greedy(garbage) => 101 - garbage,
-            Work::Quick(_) => 101,
-        };
-        let marks = Watermarks::new(policy, zones, 85, 0);
-        use ReclaimPolicy::*;
-        for reclaim in [Adaptive, Greedy, Quick, NormalQuick] {
-            prop_assert!(haste(marks.work(reclaim, free)) >= haste(marks.work(reclaim, free + 1)));
-            prop_assert_ne!(marks.work(reclaim, 0), Work::Idle);
-        }
+    fn less_room_never_means_less_haste(
+        percent in prop::option::of(0..=200u8), zones in 2..5000u32, free in 0..5000u32,
+    ) {
+        let marks = marks_of(percent, SpaceBounds { zones, fill_percent: 85, reserve: 0 });
+        prop_assert!(marks.garbage_percent(free) <= marks.garbage_percent(free + 1));
     }
 
     #[test]

@@ -56,13 +56,13 @@ pub(crate) struct IndexStats {
 impl Index {
     /// An empty index of this size.
     pub(crate) fn new(shape: &Shape) -> Index {
-        let table = LogTable::new(shape.log_table, shape.log_ids);
+        let table = LogTable::new(shape.budget.log_table, shape.log_ids);
         let longest = (shape.part_bytes_max + RECORD_BYTES_MORE).div_ceil(PAGE_BYTES) as u32;
         Index {
             directory: Directory::new(table.id_max()),
             table,
-            extents: ExtentTable::new(shape.extent_table),
-            waiting: WaitingTombstones::new(shape.waiting_tombstones),
+            extents: ExtentTable::new(shape.budget.extent_table),
+            waiting: WaitingTombstones::new(shape.budget.waiting_tombstones),
             zone_pages: shape.zone_pages as u64,
             extent_pages_max: longest + EXTENT_PAGES_MORE,
         }

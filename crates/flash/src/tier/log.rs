@@ -150,7 +150,7 @@ impl Log {
             survivors_wait: false,
             ids: (1..=lookup.index.table.id_max()).rev().collect(),
             cas_max,
-            dead: DeadExtents::new(shape.dead_extents),
+            dead: DeadExtents::new(shape.budget.dead_extents),
         };
         Log {
             lookup,
@@ -761,13 +761,13 @@ impl Log {
     /// which were read.
     fn record_bits(&self, records: u32, wants_superseded: bool) -> Option<Box<RecordBits>> {
         let records = records as u64;
-        let for_superseded = self.shape.hit_bits.saturating_sub(self.index().table.capacity() / 8);
+        let for_superseded = self.shape.budget.hit_bits.saturating_sub(self.index().table.capacity() / 8);
         let bytes = HitBits::bytes_for(records * SUPERSEDED_BITS);
         let has_room = self.superseded_bytes.load(Relaxed) + bytes <= for_superseded;
         let superseded = if wants_superseded && has_room { SUPERSEDED_BITS } else { 0 };
         let bytes = RecordBits::bytes_for(records, superseded);
         let taken = &self.counters().hit_bits_bytes;
-        if taken.load(Relaxed) + bytes > self.shape.hit_bits {
+        if taken.load(Relaxed) + bytes > self.shape.budget.hit_bits {
             return None;
         }
         taken.fetch_add(bytes, Relaxed);

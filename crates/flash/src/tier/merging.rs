@@ -369,7 +369,7 @@ impl Merging {
     /// the memory for reads is for each of the two, if the merge reads both. A read is in memory twice: its pages, and
     /// what is left of the payload.
     fn read_pages(&self, list: &List, plan: &Plan, segments: usize) -> (u32, u32) {
-        let pages = self.shape.merge_reads / (2 * PAGE_BYTES as u64);
+        let pages = self.shape.budget.merge_reads / (2 * PAGE_BYTES as u64);
         let covered =
             |generation: &Generation| list.address().is_some_and(|run| run.covers(generation.number()));
         let is_collected =

@@ -8,7 +8,7 @@ use super::merging::{Merging, RECLAIMED_BYTES_MIN, Round};
 use super::release::Release;
 use super::space::{Space, Unkept};
 use super::survivors::Survivors;
-use crate::options::{FlashOptions, ReclaimPolicy};
+use crate::options::FlashOptions;
 use crate::space::Work;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -28,7 +28,6 @@ pub(crate) struct Reclaim {
     release: Arc<Release>,
     merging: Merging,
     survivors: Survivors,
-    policy: ReclaimPolicy,
     cutoff_s: u32,
     zone_bytes: u64,
     reclaiming: Mutex<()>,
@@ -50,7 +49,6 @@ impl Reclaim {
             release,
             merging,
             survivors,
-            policy: options.reclaim,
             cutoff_s: options.cutoff_s,
             zone_bytes,
             reclaiming: Mutex::default(),
@@ -86,9 +84,9 @@ impl Reclaim {
             self.log.set_close_zone(!dropped);
             return dropped || released;
         }
-        let worked = match self.space.work(self.policy) {
+        let worked = match self.space.next_work() {
             Work::Idle => false,
-            Work::Quick(zones) => (0..zones).fold(false, |dropped, _| self.drop_oldest() || dropped),
+            Work::Drop(zones) => (0..zones).fold(false, |dropped, _| self.drop_oldest() || dropped),
             Work::Greedy(garbage_percent) if self.lookup.has_generations && self.merging.has_merged() => {
                 match self.merging.collect(garbage_percent) {
                     Round::NotDue => self.reclaim_greedily(garbage_percent),
@@ -112,8 +110,7 @@ impl Reclaim {
     /// the room, and the writer waits a while for it; otherwise the oldest zone is dropped. Says whether there may be
     /// an erased zone now.
     pub(crate) fn make_room(&self, waited: Duration) -> bool {
-        let drops = matches!(self.policy, ReclaimPolicy::Quick | ReclaimPolicy::NormalQuick);
-        let may_wait = !drops && self.lookup.status.is_threaded();
+        let may_wait = self.lookup.status.is_threaded();
         let has_garbage = || self.space.has_garbage() || self.merging.has_garbage();
         if may_wait && waited < ZONE_WAIT_MAX && has_garbage() {
             self.lookup.status.ask();

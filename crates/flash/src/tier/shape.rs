@@ -24,7 +24,7 @@ pub(crate) const EXTENT_BYTES: usize = 2048;
 /// Numbers of segments that the widest log table has.
 const WIDE_IDS: u64 = 2047;
 
-/// Sizes and budgets of the tier. Budgets are bytes of memory.
+/// Sizes and budgets of the tier.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     /// Length of a zone, pages.
@@ -39,29 +39,36 @@ pub(crate) struct Shape {
     pub(crate) chunk_pages: usize,
     /// Numbers of segments that the log table needs.
     pub(crate) log_ids: u64,
-    /// Budget of the log table.
+    /// The memory of each part.
+    pub(crate) budget: Budgets,
+}
+
+/// Memory of the parts of the tier, bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Budgets {
+    /// The log table.
     pub(crate) log_table: u64,
-    /// Budget of the extent table.
+    /// The extent table.
     pub(crate) extent_table: u64,
-    /// Budget of the hit bits of segments.
+    /// The hit bits of segments.
     pub(crate) hit_bits: u64,
-    /// Budget of the filters of generations.
+    /// The filters of generations.
     pub(crate) filters: u64,
-    /// Budget of the cache of address pages.
+    /// The cache of address pages.
     pub(crate) address_cache: u64,
-    /// Budget of the hit bits of generations.
+    /// The hit bits of generations.
     pub(crate) generation_hits: u64,
-    /// Budget of the buffers that merges read into.
+    /// The buffers that merges read into.
     pub(crate) merge_reads: u64,
-    /// Budget of the stamps.
+    /// The stamps.
     pub(crate) stamps: u64,
-    /// Budget of the tombstones that wait for a buffer.
+    /// The tombstones that wait for a buffer.
     pub(crate) waiting_tombstones: u64,
-    /// Budget of the buffers of readers.
+    /// The buffers of readers.
     pub(crate) reads: u64,
-    /// Budget of the buffers for writing, scanning and merging segments.
+    /// The buffers for writing, scanning and merging segments.
     pub(crate) work: u64,
-    /// Budget of the set of dead extents.
+    /// The set of dead extents.
     pub(crate) dead_extents: u64,
 }
 
@@ -172,18 +179,20 @@ impl Shape {
             part_bytes_max: PART_BYTES_MAX.min(shape.record_bytes_max() / 2).max(1),
             chunk_pages,
             log_ids,
-            log_table,
-            extent_table,
-            hit_bits,
-            filters,
-            address_cache,
-            generation_hits,
-            merge_reads,
-            stamps,
-            waiting_tombstones,
-            reads,
-            work,
-            dead_extents,
+            budget: Budgets {
+                log_table,
+                extent_table,
+                hit_bits,
+                filters,
+                address_cache,
+                generation_hits,
+                merge_reads,
+                stamps,
+                waiting_tombstones,
+                reads,
+                work,
+                dead_extents,
+            },
         })
     }
 }

@@ -13,9 +13,11 @@ use super::stats::ZoneCounts;
 use super::status::Status;
 use crate::device::{Device, DeviceError, Geometry, PAGE_BYTES, ZoneId};
 use crate::generation::Generations;
-use crate::options::{FlashOptions, OpsPolicy, ReclaimPolicy};
+use crate::options::FlashOptions;
 use crate::segment::Kind;
-use crate::space::{self, ChannelLoad, FreeZones, Meter, Watermarks, Work, ZoneSummary};
+use crate::space::{
+    self, ChannelLoad, FreeZones, MakeSpacePolicy, Meter, SpaceBounds, SpacePolicy, Work, ZoneSummary,
+};
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -164,13 +166,13 @@ struct Zones {
     /// So many erased zones are kept for merges.
     for_merges: u32,
     load: ChannelLoad,
-    marks: Watermarks,
+    marks: Box<dyn SpacePolicy>,
     meter: Meter,
 }
 
 impl Zones {
     /// All zones free and not erased, except the first `meta` ones.
-    fn new(geometry: &Geometry, meta: u32, marks: Watermarks) -> Zones {
+    fn new(geometry: &Geometry, meta: u32, marks: Box<dyn SpacePolicy>) -> Zones {
         let mut free = FreeZones::new(geometry.channels);
         let zone = |number| {
             let role = if number < meta { Role::Meta } else { Role::Free { erased: false } };
@@ -206,11 +208,6 @@ impl Zones {
     /// Erased zones beyond those that are kept for merges.
     fn spare(&self) -> u32 {
         self.free.len().saturating_sub(self.for_merges)
-    }
-
-    /// Moves the marks to what was measured.
-    fn observe(&mut self, reclaim: ReclaimPolicy) {
-        self.marks.observe(reclaim, self.spare(), self.meter.rates());
     }
 
     /// The next zone to write with segments from `sequence` on, and whether it is erased.
@@ -311,9 +308,9 @@ impl Zones {
     }
 }
 
-/// The least low mark: a reclaim hurries some time before puts are refused.
-fn low_min(zones: u32, reserve: u32) -> u32 {
-    reserve + zones / HURRY_PART
+/// What the policy divides. A reclaim hurries some time before puts are refused.
+fn bounds(zones: u32, fill_percent: u8, reserve: u32) -> SpaceBounds {
+    SpaceBounds { zones, fill_percent: fill_percent as u32, reserve: reserve + zones / HURRY_PART }
 }
 
 /// The zones of the device.
@@ -330,7 +327,7 @@ pub(crate) struct Space {
     reserve: u32,
     /// As many, and those that are kept for merges.
     reserve_and_merges: AtomicU32,
-    ops: OpsPolicy,
+    policy: MakeSpacePolicy,
     fill_percent: u8,
     /// Devices that had failed at the last look, where there are several.
     failed_devices: AtomicUsize,
@@ -349,8 +346,8 @@ impl Space {
         let geometry = device.geometry();
         let working = geometry.zones.saturating_sub(meta_zones);
         let reserve = (buffered_zones + 1).min(working / RESERVE_PART);
-        let (ops, fill_percent) = (options.ops, options.fill_percent);
-        let marks = Watermarks::new(ops, working, fill_percent as u32, low_min(working, reserve));
+        let fill_percent = options.fill_percent;
+        let marks = (options.space)(bounds(working, fill_percent, reserve));
         let zones = Zones::new(&geometry, meta_zones, marks);
         let free = AtomicU32::new(zones.free.len());
         Space {
@@ -362,7 +359,7 @@ impl Space {
             free,
             reserve,
             reserve_and_merges: AtomicU32::new(reserve),
-            ops,
+            policy: options.space.clone(),
             fill_percent,
             failed_devices: AtomicUsize::new(0),
         }
@@ -457,10 +454,10 @@ impl Space {
     }
 
     /// Moves the marks, and says what they ask for.
-    pub(crate) fn work(&self, reclaim: ReclaimPolicy) -> Work {
+    pub(crate) fn next_work(&self) -> Work {
         let mut zones = self.zones();
-        zones.observe(reclaim);
-        zones.marks.work(reclaim, zones.spare())
+        let (spare, rates) = (zones.spare(), zones.meter.rates());
+        zones.marks.next(spare, rates)
     }
 
     /// A zone was reclaimed, which took `seconds`.

@@ -38,11 +38,9 @@ macro_rules! counters {
             pub segments: u64,
             /// Zones by their use.
             pub zones: ZoneCounts,
-            /// The low watermark: with fewer erased zones, zones with little garbage are reclaimed, or, with the quick
-            /// policies, zones are dropped unread.
+            /// The low watermark: with fewer erased zones, zones with little garbage are reclaimed.
             pub zones_low: u32,
-            /// The high watermark: with so many erased zones, only zones that are nearly all garbage are reclaimed, or
-            /// none, by the policy.
+            /// The high watermark: with as many erased zones, only zones that are nearly all garbage are reclaimed.
             pub zones_high: u32,
             /// Zones written per second, lately.
             pub zones_per_s: f64,

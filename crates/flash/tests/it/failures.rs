@@ -1,6 +1,7 @@
 //! Devices that fail, and what a restart finds afterwards.
 
-use larder_flash::{Flash, FlashItem, FlashOptions, OpsPolicy, Put, ReclaimPolicy, Recover};
+use larder_flash::space::Watermarks;
+use larder_flash::{Flash, FlashItem, FlashOptions, Put, Recover};
 use larder_item::KeyHasher;
 use larder_laboratory::{AppendFault, FaultyDevice, MemoryDevice};
 use std::sync::Arc;
@@ -13,8 +14,7 @@ fn open(device: &FaultyDevice, recover: Recover) -> Arc<Flash> {
         segment_bytes: Some(SEGMENT_PAGES << 12),
         generations: false,
         recover,
-        ops: OpsPolicy::Static(10),
-        reclaim: ReclaimPolicy::Adaptive,
+        space: Watermarks::fixed(10),
         cutoff_s: 0,
         log_percent: 8,
         fill_percent: 100,

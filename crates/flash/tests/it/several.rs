@@ -6,7 +6,8 @@ use crate::support::history::{History, Setup, Tally};
 use larder_flash::device::{
     Device, DeviceError, DeviceOptions, OpenError, ReadsBy, ZoneId, ZoneState, open_reading_by, together,
 };
-use larder_flash::{Begun, Flash, FlashItem, FlashOptions, OpsPolicy, Put, ReclaimPolicy, Recover};
+use larder_flash::space::Watermarks;
+use larder_flash::{Begun, Flash, FlashItem, FlashOptions, Put, Recover};
 use larder_item::KeyHasher;
 use larder_laboratory::ssd::{Profile, SimSsd};
 use larder_laboratory::{
@@ -140,8 +141,7 @@ fn options(recover: Recover) -> FlashOptions {
         segment_bytes: Some(16 * 4096),
         generations: false,
         recover,
-        ops: OpsPolicy::Static(10),
-        reclaim: ReclaimPolicy::Adaptive,
+        space: Watermarks::fixed(10),
         cutoff_s: 0,
         log_percent: 8,
         fill_percent: 100,

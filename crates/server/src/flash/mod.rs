@@ -8,6 +8,7 @@ use crate::settings::{FlashDevice, FlashSettings, Promote, Settings};
 use larder_cache::{AdmissionOptions, Cache, Exclusive, Flash, FlashLevel};
 use larder_flash::FlashOptions;
 use larder_flash::device::Device;
+use larder_flash::space::Watermarks;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::Path;
 use std::sync::Arc;
@@ -113,8 +114,7 @@ fn options(wanted: &FlashSettings, memory_bytes: u64, format: bool) -> FlashOpti
         segment_bytes: wanted.segment_bytes,
         generations: wanted.generations,
         recover: wanted.recover,
-        ops: wanted.ops,
-        reclaim: wanted.reclaim,
+        space: Watermarks::by_rates(),
         cutoff_s: wanted.cutoff_s,
         log_percent: 100,
         fill_percent: wanted.fill_percent,

@@ -214,10 +214,9 @@ const FIGURES: &[Figure] = &[
         Unit::BytesNow, |stats| count(stats.dead_bytes)),
     figure("flash_segments", "Segments on the device now.", Unit::Now, |stats| count(stats.segments)),
     figure("flash_zones_low", "Low mark of the erased zones: with fewer, zones with little garbage are reclaimed as \
-        well, or, with the quick policies, zones are erased without a look at their records.",
-        Unit::Zones, |stats| count(stats.zones_low.into())),
+        well.", Unit::Zones, |stats| count(stats.zones_low.into())),
     figure("flash_zones_high", "High mark of the erased zones: with as many, only zones of which nearly all is \
-        garbage are reclaimed, or none, by the policy.", Unit::Zones, |stats| count(stats.zones_high.into())),
+        garbage are reclaimed.", Unit::Zones, |stats| count(stats.zones_high.into())),
     figure("flash_zones_per_s", "Zones that the log and long records fill in a second, a mean of about 10 seconds of \
         writing. Merges are left out, and the figure stays where it is while nothing is written.",
         Unit::ZonesPerSecond, |stats| amount(stats.zones_per_s)),

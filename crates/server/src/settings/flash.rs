@@ -4,7 +4,7 @@ use super::defaults::settings;
 use std::fmt;
 use std::path::PathBuf;
 
-pub use larder_flash::{OpsPolicy, ReclaimPolicy, Recover};
+pub use larder_flash::Recover;
 
 use super::names::Names;
 use super::units::MIB;
@@ -60,12 +60,8 @@ settings! {
         pub admit: Admit = Admit::default(),
         /// The most bytes of items that are written in one day. Default `None` = no bound.
         pub write_budget_bytes: Option<u64> = None,
-        /// How the over-provisioned space is tuned.
-        pub ops: OpsPolicy = OpsPolicy::Queuing,
-        /// How zones are reclaimed.
-        pub reclaim: ReclaimPolicy = ReclaimPolicy::Adaptive,
         /// The part of the flash that live items may take, in percent. Beyond it the coldest are dropped.
-        pub fill_percent: u8 = FILL_PERCENT,
+        pub fill_percent: u8 = 85,
         /// Seconds. An item with a shorter time to live is dropped when its zone is reclaimed.
         pub cutoff_s: u32 = 0,
         /// Whether reads and writes bypass the system's page cache.
@@ -83,8 +79,6 @@ settings! {
     }
 }
 
-/// The default of [`FlashSettings::fill_percent`].
-const FILL_PERCENT: u8 = 85;
 /// The least default of [`FlashSettings::memory_bytes`]: two segment buffers of 4 MiB, and as much for tables.
 const MEMORY_BYTES_MIN: u64 = 16 * MIB;
 /// The default of [`FlashSettings::memory_bytes`] is the size of the device divided by this. That is enough for tables
@@ -144,18 +138,6 @@ impl FlashSettings {
                  change nothing: leave them or -M out",
             );
         }
-        if self.drops_unread() && self.cutoff_s > 0 {
-            refuse(
-                "with reclaim = \"quick\" and generations = \"off\" no item is written again, so cutoff would change \
-                 nothing: leave one of them out of [flash.tuning]",
-            );
-        }
-        if self.drops_unread() && self.fill_percent != FILL_PERCENT {
-            refuse(
-                "with reclaim = \"quick\" and generations = \"off\" the oldest zone goes whole, so fill would change \
-                 nothing: leave one of them out of [flash.tuning]",
-            );
-        }
         if let (Some(segment), Some(zone)) = (self.segment_bytes, self.zone_bytes)
             && segment > zone
         {
@@ -163,11 +145,6 @@ impl FlashSettings {
                 "a segment is part of a zone: give a segment of [flash.tuning] that is no larger than its zone",
             );
         }
-    }
-
-    /// Whether zones are only ever dropped whole.
-    fn drops_unread(&self) -> bool {
-        self.reclaim == ReclaimPolicy::Quick && !self.generations
     }
 }
 
@@ -222,23 +199,6 @@ pub(crate) const DIRECT: Names<Direct> =
 /// The names of the recovery modes.
 pub(crate) const RECOVER: Names<Recover> =
     Names(&[("clean", Recover::Clean), ("journal", Recover::Journal), ("best-effort", Recover::BestEffort)]);
-
-/// A policy of over-provisioning as the command line writes it.
-pub(crate) fn ops_name(ops: OpsPolicy) -> String {
-    match ops {
-        OpsPolicy::Static(percent) => format!("static={percent}"),
-        OpsPolicy::Heuristic => "heuristic".to_owned(),
-        OpsPolicy::Queuing => "queuing".to_owned(),
-    }
-}
-
-/// The names of the policies of reclaiming.
-pub(crate) const RECLAIM: Names<ReclaimPolicy> = Names(&[
-    ("adaptive", ReclaimPolicy::Adaptive),
-    ("greedy", ReclaimPolicy::Greedy),
-    ("quick", ReclaimPolicy::Quick),
-    ("normal-quick", ReclaimPolicy::NormalQuick),
-]);
 
 #[cfg(test)]
 mod tests {
@@ -304,13 +264,6 @@ mod tests {
         assert!(read.check(true).is_ok());
         refused(read, false, "with -M");
         refused(FlashSettings { write_budget_bytes: Some(5), ..flash.clone() }, false, "with -M");
-        let quick = FlashSettings { reclaim: ReclaimPolicy::Quick, generations: false, ..flash.clone() };
-        assert!(quick.check(true).is_ok());
-        refused(FlashSettings { cutoff_s: 5, ..quick.clone() }, true, "cutoff would change nothing");
-        refused(FlashSettings { fill_percent: 50, ..quick.clone() }, true, "fill would change nothing");
-        // Merges write items again.
-        let merged = FlashSettings { cutoff_s: 5, fill_percent: 50, generations: true, ..quick };
-        assert!(merged.check(true).is_ok());
         let mib = |segment: u64, zone: u64| FlashSettings {
             segment_bytes: Some(segment << 20),
             zone_bytes: Some(zone << 20),

@@ -25,8 +25,8 @@ mod tests;
 
 pub use all::Settings;
 pub use contradictions::{check, problems};
-pub use flash::{Admit, Direct, FlashDevice, FlashSettings, OpsPolicy, Promote, ReclaimPolicy, Recover};
-pub(crate) use flash::{DIRECT, PROMOTE, RECLAIM, RECOVER, ops_name};
+pub use flash::{Admit, Direct, FlashDevice, FlashSettings, Promote, Recover};
+pub(crate) use flash::{DIRECT, PROMOTE, RECOVER};
 pub use fleet::{FleetNode, FleetSettings, slot_ranges};
 pub use larder_cache::{
     Device, Namespace, Objective, Placement, TemperatureKind as Temperature, WorthMode, WorthOptions,

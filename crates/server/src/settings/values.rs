@@ -1,7 +1,7 @@
 //! How values are read from a text and written as one. A [`Kind`] has both directions, so that what one writes the
 //! other reads. An error completes a sentence and says what was expected.
 
-use super::flash::{Admit, FlashDevice, OpsPolicy};
+use super::flash::{Admit, FlashDevice};
 use super::memory::UserNamespace;
 use super::names::{Names, one_of};
 use super::network::{Address, AdminAddress, Port};
@@ -402,18 +402,6 @@ pub(super) const ADMIT: By<Admit> = By(
     Admit::to_string,
 );
 
-/// A policy of over-provisioning.
-pub(super) const OPS: By<OpsPolicy> = By(
-    |text| match text.split_once('=') {
-        None if text == "queuing" => Ok(OpsPolicy::Queuing),
-        None if text == "heuristic" => Ok(OpsPolicy::Heuristic),
-        None if text == "static" => Ok(OpsPolicy::Static(25)),
-        Some(("static", percent)) => whole(percent, 1, 90).map(|percent| OpsPolicy::Static(percent as u8)),
-        _ => Err("expected queuing, heuristic or static=PERCENT".to_owned()),
-    },
-    |ops| super::flash::ops_name(*ops),
-);
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -476,15 +464,13 @@ mod tests {
     }
 
     #[test]
-    fn conditions_of_admission_and_policies() {
+    fn conditions_of_admission() {
         assert_eq!(ADMIT.read("all"), Ok(Admit::default()));
         assert_eq!(ADMIT.read("reject-first"), Ok(Admit { reject_first_s: 3600, only_read: false }));
         assert_eq!(ADMIT.read("read,reject-first=9"), Ok(Admit { reject_first_s: 9, only_read: true }));
         for bad in ["", "all,read", "read=1", "reject-first=0", "warm"] {
             assert!(ADMIT.read(bad).is_err(), "{bad}");
         }
-        assert_eq!(OPS.read("static=7"), Ok(OpsPolicy::Static(7)));
-        assert!(OPS.read("static=99").is_err() && OPS.read("dynamic").is_err());
     }
 
     #[test]

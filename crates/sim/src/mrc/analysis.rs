@@ -94,8 +94,14 @@ pub struct Analysis {
     /// The first [`SAMPLE_KEYS_MIN`] distinct keys examined.
     sample: BTreeSet<u64>,
     offered: bool,
-    penalties: u64,
-    penalties_us: u64,
+    penalties: Penalties,
+}
+
+/// The penalties that were seen.
+#[derive(Default)]
+struct Penalties {
+    count: u64,
+    sum_us: u64,
 }
 
 impl Analysis {
@@ -131,8 +137,7 @@ impl Analysis {
             keys_seen_bytes: 0,
             sample: BTreeSet::new(),
             offered: false,
-            penalties: 0,
-            penalties_us: 0,
+            penalties: Penalties::default(),
         };
         if let Some(threshold) = threshold {
             analysis.lower_to(threshold);
@@ -146,8 +151,8 @@ impl Analysis {
         self.requests += u64::from(read);
         self.offered = true;
         if read && request.penalty_us > 0 {
-            self.penalties += 1;
-            self.penalties_us += u64::from(request.penalty_us);
+            self.penalties.count += 1;
+            self.penalties.sum_us += u64::from(request.penalty_us);
         }
         if self.settings.method == Method::Exact {
             self.looked_at(request, read);
@@ -318,7 +323,7 @@ impl Analysis {
             requests: self.requests,
             cold_misses: self.cold.round() as u64,
             item_bytes_mean: self.keys_seen_bytes as f64 / keys,
-            penalty_us_mean: self.penalties_us as f64 / self.penalties.max(1) as f64,
+            penalty_us_mean: self.penalties.sum_us as f64 / self.penalties.count.max(1) as f64,
             points,
         }
     }

@@ -107,7 +107,7 @@ impl Worker {
         while let Some(pending) = connection.pending.pop_front() {
             lost += u64::from(pending.command.kind != Kind::Login);
             if pending.version != 0 {
-                self.ledger.entry(pending.command.identity).lost();
+                self.check.ledger.entry(pending.command.identity).lost();
             }
         }
         if std::mem::take(&mut connection.healthy) {
@@ -117,7 +117,8 @@ impl Worker {
         connection.drop_stream(now_ns);
         let number = connection.number;
         let mishap = if mishap == Mishap::Reset && !was_up { Mishap::NotConnected } else { mishap };
-        self.faults
+        self.check
+            .faults
             .add_mishap(mishap, lost, || format!("connection {number}, {lost} requests in flight: {text}"));
     }
 
@@ -160,7 +161,7 @@ impl Worker {
         if connection.healthy || connection.queue.is_empty() || down_ns <= give_up_ns {
             return;
         }
-        self.faults.lost += connection.queue.len() as u64;
+        self.check.faults.lost += connection.queue.len() as u64;
         connection.queue.clear();
         self.shared.abandoned.store(true, Relaxed);
     }

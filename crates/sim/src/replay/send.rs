@@ -52,8 +52,8 @@ impl Worker {
         let counted = phase == Phase::Measure && self.is_measuring(now_ns);
         if counted && due_ns != 0 {
             let lag_ns = now_ns.saturating_sub(due_ns);
-            self.tally.counts.lag_ns_max = self.tally.counts.lag_ns_max.max(lag_ns);
-            self.tally.counts.late += u64::from(lag_ns > LATE_NS);
+            self.measured.tally.counts.lag_ns_max = self.measured.tally.counts.lag_ns_max.max(lag_ns);
+            self.measured.tally.counts.late += u64::from(lag_ns > LATE_NS);
         }
         Command {
             verb,
@@ -92,11 +92,11 @@ impl Worker {
     }
 
     fn is_measuring(&mut self, now_ns: u64) -> bool {
-        let begins_ns = match self.measure_ns.or_else(|| self.shared.measure_ns()) {
+        let begins_ns = match self.measured.measure_ns.or_else(|| self.shared.measure_ns()) {
             Some(ns) => ns,
             None => self.shared.begin_measuring(now_ns),
         };
-        self.measure_ns = Some(begins_ns);
+        self.measured.measure_ns = Some(begins_ns);
         now_ns >= begins_ns
     }
 
@@ -110,7 +110,7 @@ impl Worker {
         }
         match verb {
             Verb::Incr | Verb::Decr => {
-                self.ledger.entry(command.identity).mark_counter();
+                self.check.ledger.entry(command.identity).mark_counter();
                 self.shared.counters_seen.store(true, Relaxed);
             }
             Verb::Append | Verb::Prepend => {
@@ -119,7 +119,8 @@ impl Worker {
             Verb::Set | Verb::Add | Verb::Replace | Verb::Cas(_)
                 if self.shared.counters_seen.load(Relaxed) =>
             {
-                pending.zero = self.ledger.get(command.identity).is_some_and(|entry| entry.is_counter());
+                pending.zero =
+                    self.check.ledger.get(command.identity).is_some_and(|entry| entry.is_counter());
             }
             _ => {}
         }
@@ -139,7 +140,7 @@ impl Worker {
         let before = connection.out.len();
         self.shared.wire.put(&mut connection.out, &message);
         if command.counted {
-            self.tally.counts.bytes_out += (connection.out.len() - before) as u64;
+            self.measured.tally.counts.bytes_out += (connection.out.len() - before) as u64;
         }
         connection.pending.push_back(pending);
     }

@@ -45,7 +45,7 @@ impl Worker {
             match parse(protocol, rest) {
                 Parsed::Reply(reply, bytes) => {
                     if pending.command.counted {
-                        self.tally.counts.bytes_in += bytes as u64;
+                        self.measured.tally.counts.bytes_in += bytes as u64;
                     }
                     // A request with an impossible reply stays in flight and is lost with the connection.
                     self.settle(at, &pending, reply, &rest[..bytes], now_ns)?;
@@ -123,12 +123,12 @@ impl Worker {
                 self.count(pending, now_ns, |answers| answers.done += 1);
             }
             Meaning::NotANumber => {
-                self.tally.counts.not_numbers += u64::from(command.counted);
+                self.measured.tally.counts.not_numbers += u64::from(command.counted);
                 self.count(pending, now_ns, |answers| answers.not_done += 1);
             }
             Meaning::Refused(line) => {
                 let text = || format!("{}: {}", command.verb.name(), shown(line));
-                self.faults.add_error(line, text);
+                self.check.faults.add_error(line, text);
                 self.count(pending, now_ns, |answers| answers.refused += 1);
             }
         }
@@ -138,8 +138,8 @@ impl Worker {
     fn count(&mut self, pending: &Pending, now_ns: u64, one: impl FnOnce(&mut super::tally::Answers)) {
         let command = &pending.command;
         if command.counted {
-            one(&mut self.tally.counts.answers[command.kind as usize]);
-            self.tally.took(command.kind, latency_ns(pending, now_ns));
+            one(&mut self.measured.tally.counts.answers[command.kind as usize]);
+            self.measured.tally.took(command.kind, latency_ns(pending, now_ns));
         }
     }
 
@@ -155,8 +155,8 @@ impl Worker {
         }
         self.count(pending, now_ns, |answers| answers.done += 1);
         if command.counted && self.shared.backend.is_some() {
-            self.tally.served(latency_ns(pending, now_ns));
-            self.windows.hit();
+            self.measured.tally.served(latency_ns(pending, now_ns));
+            self.measured.windows.hit();
         }
     }
 
@@ -172,7 +172,7 @@ impl Worker {
             self.fetches.begin(done_ns, at, fill);
         }
         if command.counted {
-            let counts = &mut self.tally.counts;
+            let counts = &mut self.measured.tally.counts;
             match under_way {
                 Some(_) => counts.joined += 1,
                 None => counts.fetched(command.penalty_us),
@@ -184,8 +184,8 @@ impl Worker {
                 true => waited_ns as f64 / scale,
                 false => f64::from(command.penalty_us) * 1000.0,
             };
-            self.tally.served(latency_ns(pending, now_ns) + penalty_ns as u64);
-            self.windows.miss(command.penalty_us, waited_ns);
+            self.measured.tally.served(latency_ns(pending, now_ns) + penalty_ns as u64);
+            self.measured.windows.miss(command.penalty_us, waited_ns);
         }
     }
 
@@ -205,7 +205,7 @@ impl Worker {
 
     fn ledger_of_write(&mut self, command: &Command, note: impl FnOnce(&mut super::ledger::Entry)) {
         if self.shared.options.verify != Verify::Off && self.shared.ordered() {
-            note(self.ledger.entry(command.identity));
+            note(self.check.ledger.entry(command.identity));
         }
     }
 
@@ -214,7 +214,7 @@ impl Worker {
         if self.shared.options.verify == Verify::Off || !self.shared.ordered() {
             return;
         }
-        let before = self.ledger.get(command.identity).and_then(|entry| entry.number());
+        let before = self.check.ledger.get(command.identity).and_then(|entry| entry.number());
         if let Some(before) = before {
             let (one, other) = counts_possible(self.shared.wire.protocol, command.verb, before);
             if number != one && number != other {
@@ -222,7 +222,7 @@ impl Worker {
                 self.wrong(at, command, Wrong::Number, || why);
             }
         }
-        self.ledger.entry(command.identity).counted(number, pending.version);
+        self.check.ledger.entry(command.identity).counted(number, pending.version);
     }
 
     fn verify(&mut self, at: usize, pending: &Pending, data: &[u8]) {
@@ -230,13 +230,14 @@ impl Worker {
             return;
         }
         let command = &pending.command;
-        let known = if self.shared.ordered() { self.ledger.get(command.identity).copied() } else { None };
+        let known =
+            if self.shared.ordered() { self.check.ledger.get(command.identity).copied() } else { None };
         let checked = self.shared.wire.values.check(data, command.identity);
         if known.is_some_and(|entry| entry.is_deleted()) {
             return self.wrong(at, command, Wrong::Stale, || "the key had been deleted".to_owned());
         }
         match checked {
-            Checked::Short => self.tally.counts.verified += u64::from(command.counted),
+            Checked::Short => self.measured.tally.counts.verified += u64::from(command.counted),
             Checked::Row(_) if known.is_some_and(|entry| !entry.may_be_row()) => {
                 self.wrong(at, command, Wrong::Length, || "nothing was appended to it".to_owned());
             }
@@ -251,7 +252,7 @@ impl Worker {
                     );
                     self.wrong(at, command, Wrong::Stale, || text);
                 } else {
-                    self.tally.counts.verified += u64::from(command.counted);
+                    self.measured.tally.counts.verified += u64::from(command.counted);
                 }
             }
             Checked::Wrong(flaw) => self.verify_otherwise(at, command, data, flaw, known),
@@ -278,11 +279,11 @@ impl Worker {
                     let why = format!("{number} came, {expected} was expected");
                     self.wrong(at, command, Wrong::Number, || why);
                 }
-                None => self.tally.counts.verified += u64::from(command.counted),
+                None => self.measured.tally.counts.verified += u64::from(command.counted),
             };
         }
         if opaque {
-            self.tally.counts.unverified += u64::from(command.counted);
+            self.measured.tally.counts.unverified += u64::from(command.counted);
             return;
         }
         let wrong = match flaw {
@@ -298,7 +299,7 @@ impl Worker {
             return self.wrong(at, command, wrong, || text);
         }
         let text = self.text_of_wrong(at, command, &text);
-        let all = &mut self.doubts;
+        let all = &mut self.check.doubts;
         let doubts = if number_of(data).is_some() { &mut all.numbers } else { &mut all.others };
         doubts.faults.add_wrong(wrong, || text);
         doubts.counted += u64::from(command.counted);
@@ -306,12 +307,14 @@ impl Worker {
 
     /// Whether the value may come from an earlier run. For keys that are not remembered this is unknown.
     fn may_be_of_earlier_run(&self, known: Option<super::ledger::Entry>) -> bool {
-        self.shared.ordered() && self.ledger.forgotten == 0 && known.is_none_or(|entry| entry.is_unwritten())
+        self.shared.ordered()
+            && self.check.ledger.forgotten == 0
+            && known.is_none_or(|entry| entry.is_unwritten())
     }
 
     fn wrong(&mut self, at: usize, command: &Command, wrong: Wrong, why: impl FnOnce() -> String) {
         let text = self.text_of_wrong(at, command, &why());
-        self.faults.add_wrong(wrong, || text);
+        self.check.faults.add_wrong(wrong, || text);
     }
 
     fn text_of_wrong(&self, at: usize, command: &Command, why: &str) -> String {

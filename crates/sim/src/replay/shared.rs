@@ -37,10 +37,19 @@ pub(super) struct Shared {
     /// For each worker, whether it has nothing to send.
     pub(super) starving: Vec<AtomicBool>,
     began: Instant,
-    at_gate: AtomicUsize,
-    gate_ns: AtomicU64,
-    measure_ns: AtomicU64,
+    gate: Gate,
     progress: AtomicU64,
+}
+
+/// Where all workers wait for each other, once everything before it is answered. Times are 0 until they are known.
+#[derive(Default)]
+struct Gate {
+    /// The number of workers that wait.
+    waiting: AtomicUsize,
+    /// When it opens.
+    opens_ns: AtomicU64,
+    /// When measuring starts.
+    measure_ns: AtomicU64,
 }
 
 impl Shared {
@@ -58,9 +67,7 @@ impl Shared {
             growth_seen: AtomicBool::new(false),
             starving: (0..options.threads).map(|_| AtomicBool::new(false)).collect(),
             began: Instant::now(),
-            at_gate: AtomicUsize::new(0),
-            gate_ns: AtomicU64::new(0),
-            measure_ns: AtomicU64::new(0),
+            gate: Gate::default(),
             progress: AtomicU64::new(f64::NAN.to_bits()),
             options,
         }
@@ -105,34 +112,34 @@ impl Shared {
 
     /// A worker has answered everything before the gate.
     pub(super) fn arrive(&self) {
-        if self.at_gate.fetch_add(1, AcqRel) + 1 == self.options.threads {
+        if self.gate.waiting.fetch_add(1, AcqRel) + 1 == self.options.threads {
             let opens_ns = self.now_ns() + GATE_NS;
             match self.options.warmup {
                 Some(Warmup::Requests(1..)) => {}
                 Some(Warmup::Time(time)) => {
-                    self.measure_ns.store(opens_ns + time.as_nanos() as u64, Release);
+                    self.gate.measure_ns.store(opens_ns + time.as_nanos() as u64, Release);
                 }
-                _ => self.measure_ns.store(opens_ns, Release),
+                _ => self.gate.measure_ns.store(opens_ns, Release),
             }
-            self.gate_ns.store(opens_ns, Release);
+            self.gate.opens_ns.store(opens_ns, Release);
         }
     }
 
     /// The time at which the gate opens, once it is known.
     pub(super) fn gate_ns(&self) -> Option<u64> {
-        Some(self.gate_ns.load(Acquire)).filter(|&ns| ns != 0)
+        Some(self.gate.opens_ns.load(Acquire)).filter(|&ns| ns != 0)
     }
 
     /// The time at which measuring starts, once it is known.
     #[inline]
     pub(super) fn measure_ns(&self) -> Option<u64> {
-        Some(self.measure_ns.load(Acquire)).filter(|&ns| ns != 0)
+        Some(self.gate.measure_ns.load(Acquire)).filter(|&ns| ns != 0)
     }
 
     /// The first measured request is sent. Returns the time at which measuring started, which another thread may have
     /// set.
     pub(super) fn begin_measuring(&self, now_ns: u64) -> u64 {
-        match self.measure_ns.compare_exchange(0, now_ns, AcqRel, Acquire) {
+        match self.gate.measure_ns.compare_exchange(0, now_ns, AcqRel, Acquire) {
             Ok(_) => now_ns,
             Err(earlier) => earlier,
         }

@@ -622,8 +622,8 @@ fn an_end_that_came_with_the_last_reply_is_seen() {
     peer.write_all(b"STORED\r\n").expect("an open socket");
     peer.shutdown(std::net::Shutdown::Write).expect("an open socket");
     worker.serve(0, true);
-    assert_eq!(worker.faults.mishaps, [(Mishap::Closed, 1)].into());
-    assert_eq!((worker.faults.lost, worker.connections[0].stream.is_none()), (0, true));
+    assert_eq!(worker.check.faults.mishaps, [(Mishap::Closed, 1)].into());
+    assert_eq!((worker.check.faults.lost, worker.connections[0].stream.is_none()), (0, true));
 }
 
 #[test]
@@ -647,13 +647,13 @@ fn only_a_reply_to_a_request_shows_that_a_connection_works() {
 fn a_write_with_an_impossible_reply_is_lost_and_may_take_effect_at_any_time() {
     let (mut worker, mut peer) = alone(nowhere());
     let identity = Keys::identity(1, worker.shared.wire.keys.length(1, 12));
-    worker.ledger.entry(identity).stored(1, false);
+    worker.check.ledger.entry(identity).stored(1, false);
     ask(&mut worker, request(Op::Set, 1));
     peer.write_all(b"DELETED\r\n").expect("an open socket");
     worker.serve(0, false);
-    assert_eq!(worker.faults.mishaps, [(Mishap::Impossible, 1)].into());
-    assert_eq!(worker.faults.lost, 1);
-    assert_eq!(worker.ledger.get(identity).map(|entry| entry.version_min()), Some(0));
+    assert_eq!(worker.check.faults.mishaps, [(Mishap::Impossible, 1)].into());
+    assert_eq!(worker.check.faults.lost, 1);
+    assert_eq!(worker.check.ledger.get(identity).map(|entry| entry.version_min()), Some(0));
 }
 
 #[test]
@@ -689,8 +689,8 @@ fn a_count_that_was_refused_says_nothing_about_the_value_before() {
     let line = format!("VALUE {} 0 80\r\n", String::from_utf8_lossy(&key));
     peer.write_all(&[line.as_bytes(), &row, b"\r\nEND\r\n"].concat()).expect("an open socket");
     worker.serve(0, false);
-    assert!(worker.faults.is_empty(), "{:?}", worker.faults);
-    assert_eq!(worker.tally.counts.verified, 1);
+    assert!(worker.check.faults.is_empty(), "{:?}", worker.check.faults);
+    assert_eq!(worker.measured.tally.counts.verified, 1);
 }
 
 #[test]

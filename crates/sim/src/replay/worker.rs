@@ -41,40 +41,58 @@ pub(super) struct Worker {
     pub(super) shared: Arc<Shared>,
     /// The connections of this worker.
     pub(super) connections: Vec<Connection>,
-    /// The known states of its keys.
-    pub(super) ledger: Ledger,
-    /// Everything that went wrong.
-    pub(super) faults: Faults,
-    /// Values that may be wrong; the end of the run decides.
-    pub(super) doubts: AllDoubts,
-    /// The counts of the current second.
-    pub(super) tally: Tally,
+    /// What its keys must answer.
+    pub(super) check: Check,
+    /// What is counted.
+    pub(super) measured: Measured,
     /// The fetches in progress.
     pub(super) fetches: Fetches,
-    /// Hit ratio and service time by windows of gets.
-    pub(super) windows: Windows,
     /// Buffer for the text of a key.
     pub(super) key_text: Vec<u8>,
     pub(super) poll: Poll,
     /// The last written version.
     pub(super) version: u64,
+    input: Input,
+    messages: Sender<WorkerMessage>,
+    /// Connections that may have something to send.
+    marked: Vec<usize>,
+    housekeeping_ns: u64,
+    next_spread: usize,
+}
+
+/// What is known of the keys, and which answers contradict it.
+pub(super) struct Check {
+    /// The known states of the keys.
+    pub(super) ledger: Ledger,
+    /// Everything that went wrong.
+    pub(super) faults: Faults,
+    /// Values that may be wrong; the end of the run decides.
+    pub(super) doubts: AllDoubts,
+}
+
+/// What is counted.
+pub(super) struct Measured {
+    /// The counts of the current second.
+    pub(super) tally: Tally,
+    /// Hit ratio and service time by windows of gets.
+    pub(super) windows: Windows,
     /// The time at which measuring starts, once it is known.
     pub(super) measure_ns: Option<u64>,
+    /// The current second of the measured time.
+    second: u64,
+    /// Answers that the other threads do not know of yet.
+    answered: u64,
+}
+
+/// The requests that come from the reader.
+struct Input {
     batches: Receiver<Batch>,
     empties: Sender<Vec<Order>>,
-    messages: Sender<WorkerMessage>,
     /// The current batch, and how much of it has been distributed.
     batch: Option<(Phase, Vec<Order>, usize)>,
     gate: Gate,
     /// Whether the reader has ended.
     fed: bool,
-    /// Connections that may have something to send.
-    marked: Vec<usize>,
-    /// The current second of the measured time.
-    second: u64,
-    housekeeping_ns: u64,
-    answered: u64,
-    next_spread: usize,
     /// The time at which the stop was noticed.
     stopped_ns: Option<u64>,
 }
@@ -107,28 +125,27 @@ impl Worker {
         Worker {
             number,
             connections: connections.map(|number| Connection::new(number, options.depth)).collect(),
-            ledger: Ledger::new(options.verify_keys / options.threads),
-            faults: Faults::default(),
-            doubts: AllDoubts::default(),
-            tally: Tally::new(),
+            check: Check {
+                ledger: Ledger::new(options.verify_keys / options.threads),
+                faults: Faults::default(),
+                doubts: AllDoubts::default(),
+            },
+            measured: Measured {
+                tally: Tally::new(),
+                windows: Windows::new(options),
+                measure_ns: None,
+                second: 0,
+                answered: 0,
+            },
             fetches: Fetches::default(),
-            windows: Windows::new(options),
             key_text: Vec::new(),
             poll,
-            batches,
-            empties,
+            input: Input { batches, empties, batch: None, gate: Gate::Ahead, fed: false, stopped_ns: None },
             messages,
-            batch: None,
-            gate: Gate::Ahead,
-            fed: false,
             marked: Vec::new(),
             version: shared.version_first,
-            second: 0,
-            measure_ns: None,
             housekeeping_ns: 0,
-            answered: 0,
             next_spread: 0,
-            stopped_ns: None,
             shared,
         }
     }
@@ -165,17 +182,17 @@ impl Worker {
         // The collector outlives the workers, so the message is received.
         let _ = self.messages.send(WorkerMessage::End {
             thread: self.number,
-            faults: Box::new(self.faults),
-            doubts: Box::new(self.doubts),
-            ledger_forgotten: self.ledger.forgotten,
-            windows: self.windows,
+            faults: Box::new(self.check.faults),
+            doubts: Box::new(self.check.doubts),
+            ledger_forgotten: self.check.ledger.forgotten,
+            windows: self.measured.windows,
         });
         Ok(())
     }
 
     fn is_over(&mut self) -> bool {
         if self.shared.stop.load(Relaxed) {
-            self.fed = true;
+            self.input.fed = true;
             self.drop_orders();
             self.fetches.clear();
             for connection in &mut self.connections {
@@ -186,21 +203,21 @@ impl Worker {
                 }
             }
         }
-        self.fed && self.batch.is_none() && self.is_drained()
+        self.input.fed && self.input.batch.is_none() && self.is_drained()
     }
 
     /// Drops all requests at the end of the run, and counts those that were due.
     fn drop_orders(&mut self) {
-        let stopped_ns = *self.stopped_ns.get_or_insert_with(|| self.shared.now_ns());
+        let stopped_ns = *self.input.stopped_ns.get_or_insert_with(|| self.shared.now_ns());
         let measuring = self.shared.measure_ns().is_some_and(|begins_ns| begins_ns <= stopped_ns);
-        let gate_ns = match self.gate {
+        let gate_ns = match self.input.gate {
             Gate::Behind(gate_ns) if self.shared.options.pace != Pace::Closed && measuring => gate_ns,
             _ => {
-                self.batch = None;
+                self.input.batch = None;
                 return;
             }
         };
-        let counts = &mut self.tally.counts;
+        let counts = &mut self.measured.tally.counts;
         let mut unsent = |phase: Phase, due_ns: u64| {
             if phase == Phase::Measure && due_ns <= stopped_ns {
                 counts.unsent += 1;
@@ -210,10 +227,10 @@ impl Worker {
         for connection in &mut self.connections {
             connection.queue.drain(..).for_each(|queued| unsent(queued.phase, queued.order.due_ns));
         }
-        if let Some((phase, orders, at)) = self.batch.take() {
+        if let Some((phase, orders, at)) = self.input.batch.take() {
             orders[at..].iter().for_each(|order| unsent(phase, gate_ns + order.due_ns));
         }
-        for batch in self.batches.try_iter().take(BATCHES_MAX) {
+        for batch in self.input.batches.try_iter().take(BATCHES_MAX) {
             if let Batch::Orders(phase, orders) = batch {
                 orders.iter().for_each(|order| unsent(phase, gate_ns + order.due_ns));
             }
@@ -226,7 +243,7 @@ impl Worker {
 
     /// Distributes requests to connections as long as there is room and they are due.
     fn take_orders(&mut self, now_ns: u64) {
-        while self.pass_gate(now_ns) && (self.batch.is_some() || self.next_batch()) {
+        while self.pass_gate(now_ns) && (self.input.batch.is_some() || self.next_batch()) {
             if !self.share_out(now_ns) {
                 return;
             }
@@ -235,42 +252,42 @@ impl Worker {
 
     /// Whether requests may be distributed.
     fn pass_gate(&mut self, now_ns: u64) -> bool {
-        if self.gate == Gate::Draining && self.is_drained() {
+        if self.input.gate == Gate::Draining && self.is_drained() {
             self.shared.arrive();
-            self.gate = Gate::Waiting;
+            self.input.gate = Gate::Waiting;
         }
-        if self.gate == Gate::Waiting
+        if self.input.gate == Gate::Waiting
             && let Some(opens_ns) = self.shared.gate_ns().filter(|&opens_ns| now_ns >= opens_ns)
         {
-            self.gate = Gate::Behind(opens_ns);
+            self.input.gate = Gate::Behind(opens_ns);
         }
-        matches!(self.gate, Gate::Ahead | Gate::Behind(_))
+        matches!(self.input.gate, Gate::Ahead | Gate::Behind(_))
     }
 
     /// Receives a batch, or the message to wait at the gate. Returns whether there was one.
     fn next_batch(&mut self) -> bool {
         let starving = &self.shared.starving[self.number];
-        let mut found = self.batches.try_recv();
+        let mut found = self.input.batches.try_recv();
         if matches!(found, Err(TryRecvError::Empty)) {
             starving.store(true, Relaxed);
             // A batch may have arrived between the check and the flag.
-            found = self.batches.try_recv();
+            found = self.input.batches.try_recv();
         }
         match found {
-            Ok(Batch::Orders(phase, orders)) => self.batch = Some((phase, orders, 0)),
-            Ok(Batch::Gate) => self.gate = Gate::Draining,
-            Err(TryRecvError::Disconnected) => self.fed = true,
+            Ok(Batch::Orders(phase, orders)) => self.input.batch = Some((phase, orders, 0)),
+            Ok(Batch::Gate) => self.input.gate = Gate::Draining,
+            Err(TryRecvError::Disconnected) => self.input.fed = true,
             Err(TryRecvError::Empty) => return false,
         }
-        !self.fed
+        !self.input.fed
     }
 
     /// Distributes the current batch. Returns whether all of it was distributed.
     fn share_out(&mut self, now_ns: u64) -> bool {
-        let Some((phase, orders, mut at)) = self.batch.take() else { return true };
+        let Some((phase, orders, mut at)) = self.input.batch.take() else { return true };
         let open_loop = self.shared.options.pace != Pace::Closed && phase != Phase::Load;
         let queue_max = if open_loop { QUEUE_MAX.1 } else { QUEUE_MAX.0.max(self.shared.options.depth * 4) };
-        let gate_ns = if let Gate::Behind(gate_ns) = self.gate { gate_ns } else { 0 };
+        let gate_ns = if let Gate::Behind(gate_ns) = self.input.gate { gate_ns } else { 0 };
         while let Some(order) = orders.get(at) {
             let mut order = *order;
             if self.fetches.len() >= FETCHES_MAX || (open_loop && gate_ns + order.due_ns > now_ns) {
@@ -283,13 +300,13 @@ impl Worker {
             at += 1;
         }
         if at < orders.len() {
-            self.batch = Some((phase, orders, at));
+            self.input.batch = Some((phase, orders, at));
             return false;
         }
         let mut empty = orders;
         empty.clear();
         // The reader may have ended already.
-        let _ = self.empties.send(empty);
+        let _ = self.input.empties.send(empty);
         true
     }
 
@@ -333,18 +350,18 @@ impl Worker {
 
     /// Counts an answered request.
     pub(super) fn count_answer(&mut self) {
-        self.answered += 1;
+        self.measured.answered += 1;
     }
 
     fn housekeep(&mut self, now_ns: u64) {
         self.housekeeping_ns = now_ns + HOUSEKEEPING_NS;
-        self.shared.answered.fetch_add(std::mem::take(&mut self.answered), Relaxed);
+        self.shared.answered.fetch_add(std::mem::take(&mut self.measured.answered), Relaxed);
         self.keep_connections(now_ns);
-        if let Some(measure_ns) = self.measure_ns.or_else(|| self.shared.measure_ns())
+        if let Some(measure_ns) = self.measured.measure_ns.or_else(|| self.shared.measure_ns())
             && let Some(measured_ns) = now_ns.checked_sub(measure_ns)
         {
             let second = measured_ns / 1_000_000_000;
-            if second > self.second {
+            if second > self.measured.second {
                 self.report_second(second);
             }
         }
@@ -362,15 +379,15 @@ impl Worker {
 
     /// Sends the counts so far to the collector. Seconds before `second` are complete.
     fn report_second(&mut self, second: u64) {
-        let tally = Box::new(std::mem::replace(&mut self.tally, Tally::new()));
+        let tally = Box::new(std::mem::replace(&mut self.measured.tally, Tally::new()));
         // The collector outlives the workers, so the message is received.
         let _ = self.messages.send(WorkerMessage::Second {
             thread: self.number,
-            second: self.second,
+            second: self.measured.second,
             next: second,
             tally,
         });
-        self.second = second;
+        self.measured.second = second;
     }
 
     /// How long to wait for events.
@@ -380,7 +397,7 @@ impl Worker {
         }
         let now_ns = self.shared.now_ns();
         let mut next_ns = self.fetches.next_ns().unwrap_or(u64::MAX);
-        match (self.gate, &self.batch) {
+        match (self.input.gate, &self.input.batch) {
             (Gate::Waiting, _) => next_ns = now_ns,
             (Gate::Behind(gate_ns), Some((_, orders, at))) if self.shared.options.pace != Pace::Closed => {
                 next_ns = next_ns.min(gate_ns + orders.get(*at).map_or(0, |order| order.due_ns));

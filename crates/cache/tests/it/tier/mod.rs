@@ -3,7 +3,8 @@
 
 use larder_cache::*;
 use larder_flash::device::Device;
-use larder_flash::{FlashOptions, OpsPolicy, ReclaimPolicy, Recover};
+use larder_flash::space::Watermarks;
+use larder_flash::{FlashOptions, Recover};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -48,8 +49,7 @@ pub(crate) fn open_on(
             segment_bytes: None,
             generations,
             recover,
-            ops: OpsPolicy::Queuing,
-            reclaim: ReclaimPolicy::Adaptive,
+            space: Watermarks::by_rates(),
             cutoff_s: 0,
             log_percent: 8,
             fill_percent: 50,

@@ -1,8 +1,7 @@
 //! What becomes of the zones of a device that has failed, where there are several.
 
-use super::{LogZone, Role, Space, Zone, low_min};
+use super::{LogZone, Role, Space, Zone, bounds};
 use crate::device::{ZoneId, ZoneState};
-use crate::space::Watermarks;
 use std::sync::atomic::Ordering::Relaxed;
 
 impl Space {
@@ -64,8 +63,7 @@ impl Space {
                 _ => {}
             }
         }
-        zones.marks =
-            Watermarks::new(self.ops, working, self.fill_percent as u32, low_min(working, self.reserve));
+        zones.marks = (self.policy)(bounds(working, self.fill_percent, self.reserve));
         self.note_free(&zones);
     }
 }

@@ -1,7 +1,8 @@
 //! What has room on the device stays there, whatever is overwritten.
 
 use super::Bench;
-use crate::{FlashStats, OpsPolicy, Put};
+use crate::space::Watermarks;
+use crate::{FlashStats, Put};
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -22,7 +23,8 @@ fn overwritten(
 ) -> FlashStats {
     let mut bench = Bench::new(ZONES, ZONE_PAGES, |options| {
         options.generations = true;
-        (options.log_percent, options.fill_percent, options.ops) = (log_percent, 85, OpsPolicy::Queuing);
+        (options.log_percent, options.fill_percent, options.space) =
+            (log_percent, 85, Watermarks::by_rates());
         options.memory_bytes = 8 << 20;
     });
     bench.flash.start().expect("threads can be started");

@@ -10,8 +10,9 @@ mod rules;
 mod stress;
 
 use crate::device::Device;
+use crate::space::Watermarks;
 use crate::test_devices::MemoryDevice;
-use crate::{Begun, Fetcher, Flash, FlashItem, FlashOptions, Found, OpsPolicy, Put, ReclaimPolicy, Recover};
+use crate::{Begun, Fetcher, Flash, FlashItem, FlashOptions, Found, Put, Recover};
 use larder_item::{KeyHash, KeyHasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -35,8 +36,7 @@ pub(crate) fn options(clock: &Arc<AtomicU32>) -> FlashOptions {
         segment_bytes: None,
         generations: false,
         recover: Recover::Clean,
-        ops: OpsPolicy::Static(25),
-        reclaim: ReclaimPolicy::Adaptive,
+        space: Watermarks::fixed(25),
         cutoff_s: 0,
         log_percent: 8,
         fill_percent: 100,

@@ -1,10 +1,12 @@
 //! Random histories against a map: the answer is the newest version or nothing, never another one.
 
 use super::{Bench, NOW};
+use crate::space::{Rates, SpacePolicy, Watermarks, Work};
 use crate::tier::lookup::{GENERATION_READS_MAX, LOG_READS_MAX};
-use crate::{FlashOptions, OpsPolicy, Put, ReclaimPolicy, Recover};
+use crate::{FlashOptions, Put, Recover};
 use proptest::prelude::*;
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 #[derive(Clone, Debug)]
@@ -166,16 +168,30 @@ fn run(
     run.bench.within_its_memory();
 }
 
+/// Drops the oldest zone unread while fewer than five zones are erased.
+struct DropsOldest;
+
+impl SpacePolicy for DropsOldest {
+    fn low(&self) -> u32 {
+        5
+    }
+
+    fn high(&self) -> u32 {
+        5
+    }
+
+    fn next(&mut self, free: u32, _: Rates) -> Work {
+        if free < 5 { Work::Drop(1) } else { Work::Idle }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
     #[test]
     fn never_an_old_version_while_zones_are_reclaimed(
         steps in steps(60),
-        reclaim in prop_oneof![
-            Just(ReclaimPolicy::Adaptive), Just(ReclaimPolicy::Greedy), Just(ReclaimPolicy::Quick),
-            Just(ReclaimPolicy::NormalQuick)],
-        ops in prop_oneof![Just(OpsPolicy::Static(40)), Just(OpsPolicy::Heuristic), Just(OpsPolicy::Queuing)],
+        marks in 0..4u8,
         fill_percent in 0..=100u8,
         cutoff_s in 0..20u32,
         works_at_once: bool,
@@ -184,7 +200,13 @@ proptest! {
         recover in prop_oneof![Just(Recover::Clean), Just(Recover::Journal)],
     ) {
         run((12, zone_pages), 60, &steps, works_at_once, |options| {
-            (options.reclaim, options.ops, options.fill_percent) = (reclaim, ops, fill_percent);
+            options.space = match marks {
+                0 => Watermarks::by_rates(),
+                1 => Watermarks::fixed(40),
+                2 => Watermarks::fixed(100),
+                _ => Arc::new(|_| Box::new(DropsOldest)),
+            };
+            options.fill_percent = fill_percent;
             (options.cutoff_s, options.generations, options.recover) = (cutoff_s, generations, recover);
             options.segment_bytes = Some(8 * 4096);
         });
@@ -192,7 +214,7 @@ proptest! {
 
     #[test]
     fn nothing_is_lost_without_need(steps in steps(40)) {
-        let bench = Bench::new(200, 32, |options| options.reclaim = ReclaimPolicy::Greedy);
+        let bench = Bench::new(200, 32, |_| {});
         let mut run = Run { bench, model: Model::new(), version: 0, filled: 0 };
         for step in steps.iter().filter(|step| !matches!(step, Step::Restart)) {
             run.step(step);
@@ -218,6 +240,6 @@ proptest! {
         let stats = run.bench.flash.stats();
         prop_assert_eq!(lost as u64, stats.misses_for_reads.min(lost as u64));
         prop_assert_eq!(stats.misses_for_damage, 0);
-        prop_assert_eq!(stats.quick_drops + stats.reclaims, 0);
+        prop_assert_eq!(stats.quick_drops, 0);
     }
 }

@@ -4,8 +4,9 @@ use super::Bench;
 use crate::device::{
     Device, DeviceCounters, DeviceError, Geometry, PageBuffer, ReadQueue, ZoneId, ZoneReport,
 };
+use crate::space::Watermarks;
 use crate::test_devices::MemoryDevice;
-use crate::{Flash, FlashOptions, OpsPolicy, Put, ReclaimPolicy};
+use crate::{Flash, FlashOptions, Put};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -81,7 +82,7 @@ impl Device for Hampered {
 /// Any zone with a little garbage is reclaimed at once.
 fn eager(options: &mut FlashOptions) {
     options.segment_bytes = Some(SEGMENT_BYTES);
-    (options.reclaim, options.ops) = (ReclaimPolicy::Greedy, OpsPolicy::Static(90));
+    options.space = Watermarks::fixed(100);
 }
 
 /// Puts versions of some keys. What is full is written, and nothing is reclaimed.

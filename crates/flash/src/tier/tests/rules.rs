@@ -4,8 +4,9 @@ use super::{Bench, finish};
 use crate::device::{Device, PAGE_BYTES, ZoneId, ZoneState};
 use crate::record::Record;
 use crate::segment::{Head, Kind, Writer};
+use crate::space::Watermarks;
 use crate::test_devices::MemoryDevice;
-use crate::{Begun, FlashOptions, FlashState, OpsPolicy, Put, ReclaimPolicy, Recover};
+use crate::{Begun, FlashOptions, FlashState, Put, Recover};
 use larder_item::{Extension, State};
 use std::sync::Arc;
 use std::time::Duration;
@@ -288,7 +289,7 @@ fn what_is_too_long_for_the_memory_of_reading_is_a_miss_and_not_waited_for() {
 fn where_numbers_of_segments_run_out_the_oldest_zone_goes() {
     let mut bench = Bench::new(256, 16, |options| {
         options.memory_bytes = 8 << 20;
-        options.ops = crate::OpsPolicy::Static(1);
+        options.space = Watermarks::fixed(1);
     });
     for n in 0..200_000 {
         let key = format!("key {n:06}");
@@ -382,7 +383,7 @@ fn many_keys_with_a_dozen_versions_each_stop_nobody() {
 #[test]
 fn zones_do_not_wait_for_a_segment_of_the_log_that_never_fills() {
     let bench = Bench::new(80, 64, |options| {
-        (options.reclaim, options.ops) = (ReclaimPolicy::Greedy, OpsPolicy::Static(20));
+        options.space = Watermarks::fixed(20);
     });
     let parts = bench.flash.components();
     // Extents only: all that goes to the log is their tombstones.

@@ -2,9 +2,8 @@
 #![allow(unreachable_pub, reason = "a module of a test")]
 
 use larder_flash::device::Device;
-use larder_flash::{
-    Begun, Commit, Fetcher, Flash, FlashItem, FlashOptions, Found, OpsPolicy, Put, ReclaimPolicy, Recover,
-};
+use larder_flash::space::Watermarks;
+use larder_flash::{Begun, Commit, Fetcher, Flash, FlashItem, FlashOptions, Found, Put, Recover};
 use larder_item::{KeyHash, KeyHasher};
 use larder_laboratory::Dice;
 use std::sync::Arc;
@@ -21,24 +20,19 @@ pub struct Setup {
     pub generations: bool,
     /// Whether the tier works after every step, as if its threads were fast. Otherwise it works in steps of its own.
     pub works_at_once: bool,
-    pub reclaim: ReclaimPolicy,
+    /// The percentage of the zones that is held erased.
+    pub erased_percent: u8,
     /// Bytes of the largest value.
     pub value_max: u64,
 }
 
 impl Setup {
     pub fn random(dice: &mut Dice, recover: Recover) -> Setup {
-        let reclaims = [
-            ReclaimPolicy::Adaptive,
-            ReclaimPolicy::Greedy,
-            ReclaimPolicy::Quick,
-            ReclaimPolicy::NormalQuick,
-        ];
         Setup {
             recover,
             generations: dice.chance(50),
             works_at_once: !dice.chance(70),
-            reclaim: reclaims[dice.below(4) as usize],
+            erased_percent: [10, 10, 40, 100][dice.below(4) as usize],
             value_max: [300, 1500, 5000, 9000][dice.below(4) as usize],
         }
     }
@@ -49,8 +43,7 @@ impl Setup {
             segment_bytes: Some(8 * 4096),
             generations: self.generations,
             recover: self.recover,
-            ops: OpsPolicy::Static(10),
-            reclaim: self.reclaim,
+            space: Watermarks::fixed(self.erased_percent),
             cutoff_s: 0,
             // With generations, a merge between the shutdown and the lookups would drop cold items.
             log_percent: 8,

@@ -11,19 +11,19 @@ const KEY_SEED: u64 = 0xb065_7000_0000_0000;
 
 /// A burst of SETs of unpopular items in a few size classes. Nobody reads the items.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Burst {
+pub(crate) struct Burst {
     /// Number of GETs after which the burst starts.
-    pub at_gets: u64,
+    pub(crate) at_gets: u64,
     /// Bytes of all injected items as a share of the cache's memory; about 0.1 in the paper.
-    pub memory_ratio: f64,
+    pub(crate) memory_ratio: f64,
     /// The first size class of the items.
-    pub class_first: usize,
+    pub(crate) class_first: usize,
     /// The number of size classes; three in the paper.
-    pub classes: usize,
+    pub(crate) classes: usize,
     /// SETs per GET while the burst lasts. The paper says "quickly".
-    pub sets_per_get: u32,
+    pub(crate) sets_per_get: u32,
     /// Penalty of the items in microseconds; 0 = unknown.
-    pub penalty_us: u32,
+    pub(crate) penalty_us: u32,
 }
 
 impl Burst {
@@ -31,7 +31,7 @@ impl Burst {
     ///
     /// # Errors
     /// Classes that do not exist, a share outside 0 to 1, or no SETs per GET.
-    pub fn check(&self, classes: &SlabClasses) -> Result<(), String> {
+    pub(crate) fn check(&self, classes: &SlabClasses) -> Result<(), String> {
         if self.classes == 0 || self.class_first + self.classes > classes.len() {
             return Err(format!(
                 "a burst on {} classes from class {} on does not fit: there are classes 0 to {}",

@@ -8,18 +8,18 @@ const SLOT_ALIGN_BYTES: u64 = 8;
 
 /// Upper ends of the penalty subclasses in microseconds: (0, 1 ms], (1, 10 ms], (10, 100 ms], (100 ms, 1 s], (1 s, 5
 /// s] (PAMA, section IV).
-pub const SUBCLASS_PENALTY_US_MAX: [u32; 5] = [1_000, 10_000, 100_000, 1_000_000, 5_000_000];
+pub(crate) const SUBCLASS_PENALTY_US_MAX: [u32; 5] = [1_000, 10_000, 100_000, 1_000_000, 5_000_000];
 
 /// The penalty subclass of a miss that costs `penalty_us` microseconds. A cost above the last end belongs to the last
 /// subclass.
 #[inline]
-pub fn subclass_of(penalty_us: u32) -> usize {
+pub(crate) fn subclass_of(penalty_us: u32) -> usize {
     SUBCLASS_PENALTY_US_MAX[..4].iter().filter(|&&end| penalty_us > end).count()
 }
 
 /// memcached's slab classes: slot sizes that grow by a factor, in slabs of one size.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SlabClasses {
+pub(crate) struct SlabClasses {
     slot_bytes: Vec<u64>,
     slab_bytes: u64,
 }
@@ -32,7 +32,11 @@ impl SlabClasses {
     ///
     /// # Errors
     /// A slab below 64 bytes or above 1 GiB, a factor outside 1.01 to 16, or no class.
-    pub fn new(slab_bytes: u64, factor: f64, classes_max: Option<usize>) -> Result<SlabClasses, String> {
+    pub(crate) fn new(
+        slab_bytes: u64,
+        factor: f64,
+        classes_max: Option<usize>,
+    ) -> Result<SlabClasses, String> {
         if !(SLOT_BYTES_MIN..=1 << 30).contains(&slab_bytes) {
             return Err(format!("a slab has {SLOT_BYTES_MIN} bytes to 1 GiB, not {slab_bytes}"));
         }
@@ -56,29 +60,29 @@ impl SlabClasses {
 
     /// The class of an item of `bytes` bytes; `None` if the item is larger than the largest slot.
     #[inline]
-    pub fn class_of(&self, bytes: u64) -> Option<usize> {
+    pub(crate) fn class_of(&self, bytes: u64) -> Option<usize> {
         let class = self.slot_bytes.partition_point(|&slot| slot < bytes);
         (class < self.slot_bytes.len()).then_some(class)
     }
 
     /// The number of classes.
     #[allow(clippy::len_without_is_empty)]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.slot_bytes.len()
     }
 
     /// The slot size of `class` in bytes, which is also the size of its largest item.
-    pub fn slot_bytes(&self, class: usize) -> u64 {
+    pub(crate) fn slot_bytes(&self, class: usize) -> u64 {
         self.slot_bytes[class]
     }
 
     /// The number of slots of `class` in one slab.
-    pub fn slots_per_slab(&self, class: usize) -> usize {
+    pub(crate) fn slots_per_slab(&self, class: usize) -> usize {
         (self.slab_bytes / self.slot_bytes[class]) as usize
     }
 
     /// The slab size in bytes.
-    pub fn slab_bytes(&self) -> u64 {
+    pub(crate) fn slab_bytes(&self) -> u64 {
         self.slab_bytes
     }
 }

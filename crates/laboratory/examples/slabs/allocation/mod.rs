@@ -37,15 +37,14 @@ mod values;
 #[cfg(test)]
 mod tests;
 
-pub use burst::Burst;
-pub use classes::{SUBCLASS_PENALTY_US_MAX, SlabClasses, subclass_of};
-pub use pama::{Pama, PamaSettings, Worth};
-pub use run::{RunOutcome, Simulation, check, run};
-pub use scheme::{Scheme, SlabAccess};
-pub use schemes::{NAMES, SchemeSettings, build};
-pub use show::{ReportOptions, report};
-pub use simulator::{Outcome, Settings, Simulator};
-pub use stack::{Audit, StackPosition};
-pub use store::Store;
-pub use tally::{Totals, Window};
-pub use values::Rollover;
+pub(crate) use burst::Burst;
+pub(crate) use classes::{SUBCLASS_PENALTY_US_MAX, SlabClasses, subclass_of};
+pub(crate) use run::{Simulation, check, run};
+pub(crate) use scheme::{Scheme, SlabAccess};
+pub(crate) use schemes::{NAMES, SchemeSettings, build};
+pub(crate) use show::{ReportOptions, report};
+pub(crate) use simulator::{Outcome, Settings, Simulator};
+pub(crate) use stack::{Audit, StackPosition};
+pub(crate) use store::Store;
+pub(crate) use tally::Totals;
+pub(crate) use values::Rollover;

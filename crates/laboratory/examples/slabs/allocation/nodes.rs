@@ -54,6 +54,7 @@ impl Nodes {
     }
 
     /// The number of nodes in use.
+    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.all.len() - self.free.len()
     }

@@ -7,7 +7,7 @@ use super::values::{Rollover, Values};
 
 /// The value of one request for an item in a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Worth {
+pub(crate) enum Worth {
     /// The miss penalty in microseconds: PAMA.
     Penalty,
     /// One: pre-PAMA.
@@ -16,27 +16,27 @@ pub enum Worth {
 
 /// The parameters of PAMA, including choices that its paper leaves open.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct PamaSettings {
+pub(crate) struct PamaSettings {
     /// The paper's m: how many segments count towards a value in addition to the candidate (or receiving) segment.
     /// With 0 only that segment counts. The paper's text requires at least one further ghost segment, but its Fig. 10
     /// includes 0.
-    pub m: usize,
+    pub(crate) m: usize,
     /// The window of the values, in accesses of the whole cache. The paper does not name its own.
-    pub window: u64,
+    pub(crate) window: u64,
     /// The treatment of the values at the end of a window.
-    pub rollover: Rollover,
+    pub(crate) rollover: Rollover,
     /// Whether values move with the segment borders. After a group lost a slab, its segment S_1 is where S_0 was, and
     /// the value of keeping the lost slab becomes the value of regaining it. The paper does not say. Without this
     /// option a group continues to give away slabs by the value of a slab that it no longer has.
-    pub follow_slabs: bool,
+    pub(crate) follow_slabs: bool,
     /// The value of one request.
-    pub worth: Worth,
+    pub(crate) worth: Worth,
     /// Whether classes are divided by penalty. In the paper pre-PAMA does not see penalties, so its classes are not
     /// divided here.
-    pub subclasses: bool,
+    pub(crate) subclasses: bool,
     /// Whether Bloom filters tell the segment of an access, as in the paper. Otherwise the segment is tracked
     /// exactly.
-    pub filtered: bool,
+    pub(crate) filtered: bool,
 }
 
 /// The scheme. A slab moves when a group without a free slot has an incoming value above the smallest outgoing value
@@ -44,7 +44,7 @@ pub struct PamaSettings {
 ///
 /// Only GETs count towards values, because only their misses make a client wait. A group without slabs cannot store
 /// its item; the item becomes a ghost at once, so that the group's incoming value can earn its first slab.
-pub struct Pama {
+pub(crate) struct Pama {
     settings: PamaSettings,
     values: Values,
     filters_due: bool,
@@ -55,7 +55,7 @@ impl Pama {
     ///
     /// # Errors
     /// An m above 16, or an empty window.
-    pub fn new(settings: PamaSettings, classes: usize) -> Result<Pama, String> {
+    pub(crate) fn new(settings: PamaSettings, classes: usize) -> Result<Pama, String> {
         if settings.m > 16 {
             return Err(format!("m is from 0 to 16, not {}", settings.m));
         }

@@ -16,20 +16,20 @@ const CHUNKS_AHEAD: usize = 8;
 
 /// One simulation of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Simulation {
+pub(crate) struct Simulation {
     /// The name of the scheme: one of [`NAMES`](super::NAMES), or of [`larder::names`] for the server's own cache.
-    pub scheme: String,
+    pub(crate) scheme: String,
     /// PAMA's m.
-    pub m: usize,
+    pub(crate) m: usize,
     /// Memory of the cache in bytes.
-    pub memory_bytes: u64,
+    pub(crate) memory_bytes: u64,
 }
 
 /// Whether there is a scheme with this name, and whether it has an m.
 ///
 /// # Errors
 /// An unknown name; the error lists the known names.
-pub fn check(scheme: &str) -> Result<bool, String> {
+pub(crate) fn check(scheme: &str) -> Result<bool, String> {
     if larder::variant(scheme).is_some() {
         return Ok(false);
     }
@@ -84,11 +84,11 @@ enum Message {
 
 /// The results of a run.
 #[derive(Clone, Debug)]
-pub struct RunOutcome {
+pub(crate) struct RunOutcome {
     /// One outcome per simulation, in order.
-    pub outcomes: Vec<Outcome>,
+    pub(crate) outcomes: Vec<Outcome>,
     /// Remarks of the source, such as skipped lines or a truncated file.
-    pub notices: Vec<String>,
+    pub(crate) notices: Vec<String>,
 }
 
 /// Runs `simulations` over `passes` passes of a source on `threads` threads, and returns their outcomes in order.
@@ -97,7 +97,7 @@ pub struct RunOutcome {
 ///
 /// # Errors
 /// Those of [`Simulator::new`] and of the source, and less memory than the server's cache needs.
-pub fn run(
+pub(crate) fn run(
     settings: &Settings,
     simulations: &[Simulation],
     passes: u32,

@@ -5,21 +5,21 @@ use super::store::Store;
 
 /// One access, as a scheme sees it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct SlabAccess {
+pub(crate) struct SlabAccess {
     /// The group of the item.
-    pub group: usize,
+    pub(crate) group: usize,
     /// Whether the access was a GET; otherwise an item was stored.
-    pub get: bool,
+    pub(crate) get: bool,
     /// Whether the item was present.
-    pub hit: bool,
+    pub(crate) hit: bool,
     /// Position of the item in its stack.
-    pub position: StackPosition,
+    pub(crate) position: StackPosition,
     /// Cost of a miss of the item, in microseconds.
-    pub penalty_us: u32,
+    pub(crate) penalty_us: u32,
 }
 
 /// Decides which group of a [`Store`] gives a slab to which.
-pub trait Scheme: Send {
+pub(crate) trait Scheme: Send {
     /// The number of penalty subclasses per class; 1 = none.
     fn subclasses(&self) -> usize {
         1

@@ -1,22 +1,22 @@
 //! The report of a run.
 
+use larder_cache::Objective;
 use larder_sim::policy::larder;
 use larder_sim::report::{Cell, Chart, Part, Report, Series, Style, Table};
-use larder_cache::Objective;
 
 use super::{Outcome, Settings, SlabClasses, Totals};
 
 /// Options of a report.
 #[derive(Clone, Debug)]
-pub struct ReportOptions {
+pub(crate) struct ReportOptions {
     /// The description of the trace or workload.
-    pub source: String,
+    pub(crate) source: String,
     /// Classes whose subclasses are charted over time (PAMA, Fig. 4).
-    pub classes: Vec<usize>,
+    pub(crate) classes: Vec<usize>,
 }
 
 /// Tables and charts of all outcomes, grouped by memory size.
-pub fn report(settings: &Settings, outcomes: &[Outcome], options: &ReportOptions) -> Report {
+pub(crate) fn report(settings: &Settings, outcomes: &[Outcome], options: &ReportOptions) -> Report {
     let mut report = Report { title: "Slab allocation".to_owned(), ..Report::default() };
     report.facts = facts(settings, options);
     report.parts.push(Part::Table(summary(outcomes, settings.objective)));

@@ -15,49 +15,49 @@ use super::{build, subclass_of};
 
 /// The settings common to all simulations of a run.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub(crate) struct Settings {
     /// The size classes.
-    pub classes: SlabClasses,
+    pub(crate) classes: SlabClasses,
     /// Bytes per item in addition to key and value; 0 in PAMA.
-    pub overhead_bytes: u32,
+    pub(crate) overhead_bytes: u32,
     /// Service time of a hit in microseconds.
-    pub hit_us: u32,
+    pub(crate) hit_us: u32,
     /// Whether the client stores what its GET missed. Otherwise only the trace's own SETs fill the cache.
-    pub refill: bool,
+    pub(crate) refill: bool,
     /// GETs per window of the report.
-    pub window_gets: u64,
+    pub(crate) window_gets: u64,
     /// A burst of cold items to inject, if any.
-    pub burst: Option<Burst>,
+    pub(crate) burst: Option<Burst>,
     /// The parameters of the schemes.
-    pub scheme: SchemeSettings,
+    pub(crate) scheme: SchemeSettings,
     /// What the first table compares, best first, and what `larder` saves. `None` = the table is in the requested
     /// order, and `larder` has the server's default.
-    pub objective: Option<Objective>,
+    pub(crate) objective: Option<Objective>,
 }
 
 /// The result of a simulation.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub(crate) struct Outcome {
     /// The name of the scheme.
-    pub scheme: String,
+    pub(crate) scheme: String,
     /// PAMA's m, where the scheme has one.
-    pub m: Option<usize>,
+    pub(crate) m: Option<usize>,
     /// Memory of the cache in bytes.
-    pub memory_bytes: u64,
+    pub(crate) memory_bytes: u64,
     /// Penalty subclasses per class. The number of a group is `class * subclasses + subclass`.
-    pub subclasses: usize,
+    pub(crate) subclasses: usize,
     /// Counts of the whole run.
-    pub totals: Totals,
+    pub(crate) totals: Totals,
     /// Counts of each pass over the trace.
-    pub passes: Vec<Totals>,
+    pub(crate) passes: Vec<Totals>,
     /// The windows, in order.
-    pub windows: Vec<Window>,
+    pub(crate) windows: Vec<Window>,
     /// Accuracy of the Bloom filters, for a scheme that uses them.
-    pub audit: Option<Audit>,
+    pub(crate) audit: Option<Audit>,
 }
 
 /// A cache under a scheme.
-pub struct Simulator {
+pub(crate) struct Simulator {
     name: String,
     m: Option<usize>,
     memory_bytes: u64,
@@ -74,7 +74,7 @@ impl Simulator {
     ///
     /// # Errors
     /// An unknown scheme, parameters out of range, or memory below one slab or above 2^32 slabs.
-    pub fn new(scheme: &str, memory_bytes: u64, settings: &Settings) -> Result<Simulator, String> {
+    pub(crate) fn new(scheme: &str, memory_bytes: u64, settings: &Settings) -> Result<Simulator, String> {
         let built = build(scheme, &settings.scheme, settings.classes.len())?;
         let slabs = memory_bytes / settings.classes.slab_bytes();
         if slabs == 0 || slabs > u64::from(u32::MAX) {
@@ -88,7 +88,7 @@ impl Simulator {
             name: scheme.to_owned(),
             m: shape.segments.checked_sub(1),
             memory_bytes,
-            store: Store::new(settings.classes.clone(), slabs as u32, shape),
+            store: Store::new(&settings.classes, slabs as u32, shape),
             audit: shape.filtered.then(Audit::default),
             scheme: built,
             settings: settings.clone(),
@@ -110,7 +110,7 @@ impl Simulator {
     }
 
     /// Serves one request.
-    pub fn request(&mut self, request: &Request) {
+    pub(crate) fn request(&mut self, request: &Request) {
         self.serve(request);
         if request.op == Op::Get {
             for set in self.injector.due(self.tally.totals().gets) {
@@ -123,12 +123,12 @@ impl Simulator {
     }
 
     /// Marks the end of a pass over the trace.
-    pub fn end_pass(&mut self) {
+    pub(crate) fn end_pass(&mut self) {
         self.tally.end_pass();
     }
 
     /// The result. A last window that is not full is included if it has at least a tenth of its GETs.
-    pub fn finish(self) -> Outcome {
+    pub(crate) fn finish(self) -> Outcome {
         let (totals, passes, windows) = self.tally.finish(self.store.slabs().to_vec());
         Outcome {
             scheme: self.name,

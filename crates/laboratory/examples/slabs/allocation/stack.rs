@@ -17,7 +17,7 @@ use super::nodes::{NONE, Nodes};
 
 /// The position of an accessed item in its stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StackPosition {
+pub(crate) enum StackPosition {
     /// In no segment: the item is above the segments, or unknown.
     Elsewhere,
     /// In resident segment S_i; 0 is the candidate segment.
@@ -28,21 +28,21 @@ pub enum StackPosition {
 
 /// The accuracy of the Bloom filters, compared with exact tracking. Segment i has the weight 2^-(i+1).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Audit {
+pub(crate) struct Audit {
     /// Accesses for which the filters were asked.
-    pub judged: u64,
+    pub(crate) judged: u64,
     /// Accesses to an item that was in a segment.
-    pub in_segment: u64,
+    pub(crate) in_segment: u64,
     /// Accesses outside the segments for which the filters named a segment.
-    pub false_positives: u64,
+    pub(crate) false_positives: u64,
     /// Accesses in a segment for which the filters named none.
-    pub false_negatives: u64,
+    pub(crate) false_negatives: u64,
     /// Accesses in a segment for which the filters named another segment.
-    pub wrong_segment: u64,
+    pub(crate) wrong_segment: u64,
     /// Sum of the weighted penalties by exact tracking, in microseconds.
-    pub exact_value_us: f64,
+    pub(crate) exact_value_us: f64,
     /// Sum of the weighted penalties by the filters, in microseconds.
-    pub judged_value_us: f64,
+    pub(crate) judged_value_us: f64,
 }
 
 impl Audit {
@@ -107,6 +107,7 @@ impl Stack {
     }
 
     /// The number of ghosts.
+    #[cfg(test)]
     pub(super) fn ghosts(&self) -> usize {
         self.zones[self.segments + 1..].iter().map(|zone| zone.len).sum()
     }

@@ -29,8 +29,7 @@ pub(super) struct Item {
 ///
 /// The total of assigned and free slabs is constant, and no group has more items than slots. Nodes exist only for
 /// items and ghosts.
-pub struct Store {
-    classes: SlabClasses,
+pub(crate) struct Store {
     subclasses: usize,
     nodes: Nodes,
     index: KeyMap<u32>,
@@ -43,7 +42,7 @@ pub struct Store {
 }
 
 impl Store {
-    pub(super) fn new(classes: SlabClasses, slabs: u32, shape: Shape) -> Store {
+    pub(super) fn new(classes: &SlabClasses, slabs: u32, shape: Shape) -> Store {
         let groups = classes.len() * shape.subclasses;
         let slots_per_slab: Vec<usize> =
             (0..groups).map(|group| classes.slots_per_slab(group / shape.subclasses)).collect();
@@ -60,67 +59,54 @@ impl Store {
             slabs_free: slabs,
             slabs_moved: 0,
             accesses: 0,
-            classes,
         }
     }
 
     /// The number of groups.
-    pub fn groups(&self) -> usize {
+    pub(crate) fn groups(&self) -> usize {
         self.slabs.len()
     }
 
     /// The number of groups per class.
-    pub fn subclasses(&self) -> usize {
+    pub(crate) fn subclasses(&self) -> usize {
         self.subclasses
     }
 
-    /// The size classes.
-    pub fn classes(&self) -> &SlabClasses {
-        &self.classes
-    }
-
     /// The number of slabs of each group.
-    pub fn slabs(&self) -> &[u32] {
+    pub(crate) fn slabs(&self) -> &[u32] {
         &self.slabs
     }
 
     /// The number of slabs that no group has yet.
-    pub fn slabs_free(&self) -> u32 {
+    pub(crate) fn slabs_free(&self) -> u32 {
         self.slabs_free
     }
 
-    /// The number of slabs moved between groups so far.
-    pub fn slabs_moved(&self) -> u64 {
-        self.slabs_moved
-    }
-
     /// The number of items of a group.
-    pub fn items(&self, group: usize) -> usize {
+    pub(crate) fn items(&self, group: usize) -> usize {
         self.stacks[group].items()
     }
 
     /// The number of ghosts of a group.
-    pub fn ghosts(&self, group: usize) -> usize {
+    #[cfg(test)]
+    pub(crate) fn ghosts(&self, group: usize) -> usize {
         self.stacks[group].ghosts()
     }
 
     /// The number of items that fit into one slab of a group.
-    pub fn slots_per_slab(&self, group: usize) -> usize {
+    #[cfg(test)]
+    pub(crate) fn slots_per_slab(&self, group: usize) -> usize {
         self.slots_per_slab[group]
     }
 
     /// The number of entries: items and ghosts of all groups.
-    pub fn entries(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn entries(&self) -> usize {
         self.nodes.len()
     }
 
-    /// The number of accesses so far, which is the clock of the simulation.
-    pub fn accesses(&self) -> u64 {
-        self.accesses
-    }
-
     /// Accesses since the last use of the item that the group would evict next.
-    pub fn lru_age(&self, group: usize) -> Option<u64> {
+    pub(crate) fn lru_age(&self, group: usize) -> Option<u64> {
         let last = self.stacks[group].last_resident()?;
         Some(self.accesses - self.nodes.get(last).used_at)
     }

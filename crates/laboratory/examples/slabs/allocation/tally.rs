@@ -4,33 +4,33 @@ use larder_sim::Request;
 
 /// Counts over some requests. Only GETs count for the hit ratio and the service time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
+pub(crate) struct Totals {
     /// GETs.
-    pub gets: u64,
+    pub(crate) gets: u64,
     /// GETs that were hits.
-    pub hits: u64,
+    pub(crate) hits: u64,
     /// Bytes of key and value of all GETs.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
     /// Bytes of key and value of the hits.
-    pub hit_bytes: u64,
+    pub(crate) hit_bytes: u64,
     /// Sum of the service times of all GETs in microseconds: a constant per hit, the penalty per miss.
-    pub service_us: u64,
+    pub(crate) service_us: u64,
     /// Items not stored because no slot is large enough.
-    pub too_large: u64,
+    pub(crate) too_large: u64,
     /// Items not stored because their group has no slab and got none.
-    pub without_slab: u64,
+    pub(crate) without_slab: u64,
     /// Slabs moved between groups.
-    pub slabs_moved: u64,
+    pub(crate) slabs_moved: u64,
 }
 
 impl Totals {
     /// Hits per GET; 0 without GETs.
-    pub fn hit_ratio(&self) -> f64 {
+    pub(crate) fn hit_ratio(&self) -> f64 {
         self.hits as f64 / self.gets.max(1) as f64
     }
 
     /// Bytes hit per byte asked for; 0 where the requests have no sizes.
-    pub fn byte_hit_ratio(&self) -> f64 {
+    pub(crate) fn byte_hit_ratio(&self) -> f64 {
         self.hit_bytes as f64 / self.bytes.max(1) as f64
     }
 
@@ -46,7 +46,7 @@ impl Totals {
     }
 
     /// Mean service time of a GET in milliseconds.
-    pub fn service_ms(&self) -> f64 {
+    pub(crate) fn service_ms(&self) -> f64 {
         self.service_us as f64 / self.gets.max(1) as f64 / 1000.0
     }
 
@@ -67,13 +67,13 @@ impl Totals {
 
 /// One window of the report.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Window {
+pub(crate) struct Window {
     /// GETs since the start, at the end of the window.
-    pub gets_end: u64,
+    pub(crate) gets_end: u64,
     /// Counts of the window.
-    pub totals: Totals,
+    pub(crate) totals: Totals,
     /// Slabs of each group at the end of the window. Empty for a scheme without slabs.
-    pub slabs: Vec<u32>,
+    pub(crate) slabs: Vec<u32>,
 }
 
 /// Counts, and where the present window and pass began.

@@ -4,7 +4,7 @@ use super::StackPosition;
 
 /// The treatment of the values at the end of a window, which the paper leaves open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rollover {
+pub(crate) enum Rollover {
     /// Sliding window: a value is that of the current window so far, plus the one of the previous window in
     /// proportion to the remaining time.
     Sliding,
@@ -21,7 +21,7 @@ impl Rollover {
     ///
     /// # Errors
     /// Another name; the error lists the known names.
-    pub fn parse(name: &str) -> Result<Rollover, String> {
+    pub(crate) fn parse(name: &str) -> Result<Rollover, String> {
         match name {
             "sliding" => Ok(Rollover::Sliding),
             "reset" => Ok(Rollover::Reset),

@@ -3,7 +3,7 @@
 use super::Executor;
 use crate::dispatch::outcome::StatRows;
 use crate::flash::numbers;
-use crate::settings::{DIRECT, PROMOTE, RECLAIM, RECOVER, ops_name};
+use crate::settings::{DIRECT, PROMOTE, RECOVER};
 use larder_cache::Totals;
 
 impl Executor {
@@ -119,8 +119,6 @@ impl Executor {
         rows.put("flash_promote", PROMOTE.name(flash.promote));
         rows.put("flash_admit", flash.admit);
         rows.put("flash_write_budget", flash.write_budget_bytes.unwrap_or(0));
-        rows.put("flash_ops", ops_name(flash.ops));
-        rows.put("flash_reclaim", RECLAIM.name(flash.reclaim));
         rows.put("flash_fill", flash.fill_percent);
         rows.put("flash_cutoff", flash.cutoff_s);
         rows.put("flash_direct", DIRECT.name(flash.direct));

@@ -1,9 +1,9 @@
 //! What only the settings file has: the keys of `[flash.tuning]`, and the fleet.
 
-use crate::settings::flash::{DIRECT, PROMOTE, RECLAIM};
+use crate::settings::flash::{DIRECT, PROMOTE};
 use crate::settings::fleet::FLEET;
 use crate::settings::row::{At, Change, DEVICES, LIVE, ROW, Row, Takes, Topic, at};
-use crate::settings::values::{Bytes, Maybe, ON_OFF, OPS, Whole};
+use crate::settings::values::{Bytes, Maybe, ON_OFF, Whole};
 
 const TUNING: Row = Row { topic: Topic::Tuning, takes: Takes::Value("VALUE"), change: DEVICES, ..ROW };
 
@@ -17,15 +17,6 @@ pub(super) static ROWS: &[Row] = &[
         help: "merge old segments into sorted generations when the index of the log is crowded, on or off: an item \
                then takes about a third less memory, and is written once more",
         value: at!(flash.generations, ON_OFF), ..TUNING },
-    Row { name: "flash.tuning.reclaim", example: "quick", figure: "quick_drops",
-        help: "how space is freed: greedy (the zone with the fewest live bytes, whose live items are written again), \
-               quick (the oldest zone, with all in it), normal-quick (greedy, but many old zones at once when erased \
-               space runs short) or adaptive (greedy, but while there is space only zones with much garbage)",
-        value: at!(flash.reclaim, RECLAIM), ..TUNING },
-    Row { name: "flash.tuning.ops", example: "static=10", figure: "drops_forced",
-        help: "how much erased space is held ready: queuing (computed from the rates of writing and erasing), \
-               heuristic (doubled whenever it runs short) or static=PERCENT, 1 to 90",
-        value: at!(flash.ops, OPS), ..TUNING },
     Row { name: "flash.tuning.cutoff", example: "300", figure: "survivor_bytes",
         help: "an item that expires within so many seconds counts as expired when its zone is freed, 0 to 2147483647",
         value: at!(flash.cutoff_s, Whole(0, i32::MAX as u32)), ..TUNING },

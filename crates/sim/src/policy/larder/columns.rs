@@ -53,20 +53,31 @@ pub(super) struct Columns {
     capacity: u32,
     columns: Vec<Column>,
     free: Vec<u32>,
-    /// The columns being filled: with new items, and with survivors of reclaimed columns.
+    /// The column that is filled with new items.
     open: Option<u32>,
+    /// The column that is filled with survivors of reclaimed columns.
     survivors: Option<u32>,
     index: Vec<Entry>,
     /// Penalty subclass of each key's item, as of its last store.
     subclasses: Vec<Subclass>,
     births: u64,
     live: u64,
-    /// Access records that have not yet reached the policy.
-    references: Vec<Reference>,
-    batch: usize,
+    batch: Batch,
     rng: SplitMix,
     keep_limit: KeepLimit,
-    /// Buffers for reclaiming a column, kept to reuse their memory.
+    pass: Pass,
+}
+
+/// Access records that have not yet reached the policy.
+struct Batch {
+    references: Vec<Reference>,
+    /// The number of them that goes to the policy together.
+    full: usize,
+}
+
+/// The items of a column that is reclaimed. Each pass uses the memory of the one before.
+#[derive(Default)]
+struct Pass {
     leaving: Vec<u32>,
     judged: Vec<Judged>,
     verdicts: Vec<Verdict>,
@@ -135,14 +146,11 @@ impl Columns {
             subclasses: Vec::new(),
             births: 0,
             live: 0,
-            references: Vec::new(),
-            batch,
+            batch: Batch { references: Vec::new(), full: batch },
             rng: SplitMix::new(seed),
             // Eight passes of the server's keeper, scaled to as many items in smaller columns.
             keep_limit: KeepLimit::of_passes(8 * COLUMN_ITEMS_MAX / room),
-            leaving: Vec::new(),
-            judged: Vec::new(),
-            verdicts: Vec::new(),
+            pass: Pass::default(),
         }
     }
 
@@ -151,11 +159,11 @@ impl Columns {
         if reference.digest().bits() >= self.temperature.wanted_below() {
             return;
         }
-        self.references.push(reference);
-        if self.references.len() >= self.batch {
+        self.batch.references.push(reference);
+        if self.batch.references.len() >= self.batch.full {
             let mut residents = ColumnSampler { columns: &self.columns, rng: &mut self.rng };
-            self.temperature.refer(&self.references, &mut residents);
-            self.references.clear();
+            self.temperature.refer(&self.batch.references, &mut residents);
+            self.batch.references.clear();
         }
     }
 
@@ -225,8 +233,8 @@ impl Columns {
             return;
         };
         self.empty(victim);
-        let (leaving, verdicts) = (std::mem::take(&mut self.leaving), std::mem::take(&mut self.verdicts));
-        for (&id, verdict) in leaving.iter().zip(&verdicts) {
+        let pass = std::mem::take(&mut self.pass);
+        for (&id, verdict) in pass.leaving.iter().zip(&pass.verdicts) {
             match *verdict {
                 Verdict::Keep { warmth } => {
                     let column = self.survivors_column();
@@ -236,29 +244,29 @@ impl Columns {
                 Verdict::Evict => self.live -= 1,
             }
         }
-        (self.leaving, self.verdicts) = (leaving, verdicts);
+        self.pass = pass;
     }
 
     /// Removes all items from a column and asks the policy which of them to keep.
     fn empty(&mut self, victim: u32) {
-        let column = &mut self.columns[victim as usize];
+        let (column, pass) = (&mut self.columns[victim as usize], &mut self.pass);
         column.is_sealed = false;
         column.live = 0;
         let room = u64::from(column.room);
         let keep_max = self.keep_limit.keep_bytes_max(room);
-        self.leaving.clear();
-        self.leaving.extend(column.items.drain(..).filter(|id| *id != ABSENT));
-        self.judged.clear();
-        for &id in &self.leaving {
+        pass.leaving.clear();
+        pass.leaving.extend(column.items.drain(..).filter(|id| *id != ABSENT));
+        pass.judged.clear();
+        for &id in &pass.leaving {
             let warmth = (self.index[id as usize].at / WARM) as u8;
             self.index[id as usize] = GONE;
             let subclass = self.subclasses[id as usize];
-            self.judged.push(Judged { hash: hash(id), warmth, bytes: 1, subclass });
+            pass.judged.push(Judged { hash: hash(id), warmth, bytes: 1, subclass });
         }
-        self.verdicts.clear();
+        pass.verdicts.clear();
         let bounds = ColumnBounds { column_bytes: room, keep_bytes_max: keep_max };
-        self.temperature.judge(column.part, &self.judged, bounds, &mut self.verdicts);
-        let kept = self.verdicts.iter().filter(|verdict| **verdict != Verdict::Evict).count();
+        self.temperature.judge(column.part, &pass.judged, bounds, &mut pass.verdicts);
+        let kept = pass.verdicts.iter().filter(|verdict| **verdict != Verdict::Evict).count();
         self.keep_limit.note_kept(kept as u64, room);
         self.free.push(victim);
     }

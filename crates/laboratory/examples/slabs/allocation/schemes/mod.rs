@@ -17,21 +17,21 @@ use twemcache::Twemcache;
 
 /// The parameters of all schemes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct SchemeSettings {
+pub(crate) struct SchemeSettings {
     /// PAMA's m.
-    pub m: usize,
+    pub(crate) m: usize,
     /// The window of PAMA's values, in accesses.
-    pub value_window: u64,
+    pub(crate) value_window: u64,
     /// The treatment of PAMA's values at the end of a window.
-    pub rollover: Rollover,
+    pub(crate) rollover: Rollover,
     /// Whether PAMA's values follow the slabs that move.
-    pub follow_slabs: bool,
+    pub(crate) follow_slabs: bool,
     /// PSA's M: a slab moves after every M misses.
-    pub psa_misses: u64,
+    pub(crate) psa_misses: u64,
     /// The window of memcached's automover in accesses; ten minutes in the original.
-    pub automove_window: u64,
+    pub(crate) automove_window: u64,
     /// Starts the random numbers of the scheme that samples.
-    pub seed: u64,
+    pub(crate) seed: u64,
 }
 
 impl Default for SchemeSettings {
@@ -49,7 +49,7 @@ impl Default for SchemeSettings {
 }
 
 /// The names that [`build`] knows, in the order of a report.
-pub const NAMES: &[&str] = &[
+pub(crate) const NAMES: &[&str] = &[
     "static",
     "automove",
     "psa",
@@ -65,7 +65,11 @@ pub const NAMES: &[&str] = &[
 ///
 /// # Errors
 /// An unknown name (the error lists the known names), or parameters out of range.
-pub fn build(name: &str, settings: &SchemeSettings, classes: usize) -> Result<Box<dyn Scheme>, String> {
+pub(crate) fn build(
+    name: &str,
+    settings: &SchemeSettings,
+    classes: usize,
+) -> Result<Box<dyn Scheme>, String> {
     let pama = |worth, subclasses, filtered| {
         let settings = PamaSettings {
             m: settings.m,
