@@ -1,8 +1,8 @@
 //! The arithmetic of space: how many erased zones to hold ready, when to reclaim, which zone to reclaim next, and which
 //! erased zone to write next. There are no clocks, devices and locks here.
 //!
-//! The erased zones that are held ready are the over-provisioned space. It has two watermarks, those of DIDACache (Shen,
-//! Chen, Jia, Shao, FAST'17, sections 3.4 and 3.5):
+//! The erased zones that are held ready are the over-provisioned space. It has two watermarks, those of DIDACache
+//! (Shen, Chen, Jia, Shao, FAST'17, sections 3.4 and 3.5):
 //!
 //! ```text
 //!  erased zones   0 ......... low ............. high .........
@@ -88,8 +88,8 @@ impl Rates {
     }
 }
 
-/// The two watermarks, in erased zones. The zone with the most garbage is reclaimed; the more zones are erased, the more
-/// garbage makes a zone worth it.
+/// The two watermarks, in erased zones. The zone with the most garbage is reclaimed; the more zones are erased, the
+/// more garbage makes a zone worth it.
 #[derive(Clone, Debug)]
 pub struct Watermarks {
     zones: u32,

@@ -6,10 +6,10 @@
 //! cargo run --release -p larder-laboratory --example tier_schemes -- slides   # or reclaim, or ops
 //! ```
 //!
-//! The tier frees zones by its own rule, or by one of [`Rule`]. Fatcache with FIFO is the tier whose oldest zone is dropped
-//! unread, on a drive with a translation layer. `slides` and `reclaim` run in virtual time: the same command gives the same figures on any
-//! machine. The marks of `ops` follow rates, so `ops` runs in real time, with the threads of the tier, and its figures
-//! differ a little from run to run.
+//! The tier frees zones by its own rule, or by another [`Rule`]. Fatcache with FIFO is the tier whose oldest zone is
+//! dropped unread, on a drive with a translation layer. `slides` and `reclaim` run in virtual time: the same command
+//! gives the same figures on any machine. The marks of `ops` follow rates, so `ops` runs in real time, with the threads
+//! of the tier, and its figures differ a little from run to run.
 
 use larder_flash::device::Device;
 use larder_flash::space::{GARBAGE_MIN_PERCENT, MakeSpacePolicy, Rates, SpacePolicy, Watermarks, Work};
