@@ -52,7 +52,7 @@ class Bare:
             self.parts.append((begin, (end - begin) // PAGE_BYTES))
 
     def choose(self, pages):
-        """Memory of so many pages, and a position to read them from."""
+        """Memory of `pages` pages, and a position to read them from."""
         begin, written = random.choices(self.parts, [pages for _, pages in self.parts])[0]
         at = begin + random.randrange(max(written - pages, 1)) * PAGE_BYTES
         return memoryview(self.memory)[: pages * PAGE_BYTES], at

@@ -42,7 +42,7 @@ class Client:
         self.buffer += received
 
     def lines(self, count):
-        """Reads so many lines."""
+        """Reads `count` lines."""
         while self.buffer.count(b"\n") < count:
             self.receive()
         lines, self.buffer = self.buffer, b""

@@ -202,17 +202,17 @@ impl Round {
             ..Self::of_hit_ratio(pressed, resident_bytes)
         }
     }
+}
 
-    /// The share of the GETs that were answered with a value; `None` without GETs.
-    pub(crate) fn hit_ratio(&self) -> Option<f64> {
-        let gets = self.hits + self.misses;
-        (gets > 0).then(|| self.hits as f64 / gets as f64)
-    }
+/// The share of the GETs that were answered with a value; `None` without GETs.
+fn hit_ratio(round: &Round) -> Option<f64> {
+    let gets = round.hits + round.misses;
+    (gets > 0).then(|| round.hits as f64 / gets as f64)
+}
 
-    /// Whether the client was the bottleneck, so that throughput and latency say little about the server.
-    pub(crate) fn client_bound(&self) -> bool {
-        self.client_busy > 0.95 && self.server_busy < 0.9
-    }
+/// Whether the client was the bottleneck, so that throughput and latency say little about the server.
+fn client_bound(round: &Round) -> bool {
+    round.client_busy > 0.95 && round.server_busy < 0.9
 }
 
 fn per_request(time: Duration, requests: u64) -> f64 {
@@ -283,7 +283,7 @@ impl Row {
         let costs = rounds.iter().map(|round| round.server_us_per_request);
         let (least, most) =
             costs.fold((f64::MAX, 0.0f64), |(low, high), cost| (low.min(cost), high.max(cost)));
-        let hit_ratios: Vec<f64> = rounds.iter().filter_map(Round::hit_ratio).collect();
+        let hit_ratios: Vec<f64> = rounds.iter().filter_map(hit_ratio).collect();
         self.median = Some(Median {
             requests_per_s: of(&|round| round.requests_per_s),
             latency: rounds[0].latency.map(|_| Latency {
@@ -318,7 +318,7 @@ fn warnings(rounds: &[Round], resident: bool, rate: Option<f64>) -> Vec<String> 
     if rate.is_some_and(|rate| slowest < 0.98 * rate) {
         notes.push(format!("fell behind its schedule: {slowest:.0} requests/s were answered"));
     }
-    let bound = rounds.iter().filter(|round| round.client_bound()).count();
+    let bound = rounds.iter().filter(|round| client_bound(round)).count();
     // The client of the open loop is always busy, because it watches the clock.
     if rate.is_none() && 2 * bound > rounds.len() {
         notes.push(
@@ -415,7 +415,7 @@ pub(crate) mod tests {
         assert!(
             (latency.p50_us / 100.0 - 1.0).abs() < 0.002 && (latency.p99_us / 5000.0 - 1.0).abs() < 0.002
         );
-        assert!(round.client_bound());
+        assert!(client_bound(&round));
     }
 
     #[test]

@@ -27,7 +27,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use clap::Parser;
 
-use options::{Command, CompareOptions, Options};
+use options::{Command, CompareOptions, Options, settle};
 use report::{Document, preamble};
 
 fn main() -> ExitCode {
@@ -51,7 +51,7 @@ fn main() -> ExitCode {
 
 /// Runs a comparison. Returns whether every server completed every load.
 fn compare(options: CompareOptions) -> Result<bool> {
-    let options = options.settle().map_err(anyhow::Error::msg)?;
+    let options = settle(options).map_err(anyhow::Error::msg)?;
     if options.list {
         for load in loads::catalogue(options.scale) {
             println!("{:16} {}", load.name, load.about);

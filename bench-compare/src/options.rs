@@ -118,24 +118,22 @@ pub(crate) struct CompareOptions {
     pub(crate) json: Option<PathBuf>,
 }
 
-impl CompareOptions {
-    /// Checks the values and applies `--quick`.
-    pub(crate) fn settle(mut self) -> Result<Self, String> {
-        if self.quick {
-            self.rounds = 1;
-            self.seconds = self.seconds.min(0.4);
-            self.warmup = self.warmup.min(0.1);
-        }
-        let check = |good: bool, message: &str| if good { Ok(()) } else { Err(message.to_owned()) };
-        check(self.scale > 0.0 && self.scale <= 100.0, "--scale must be above 0 and at most 100")?;
-        check(self.seconds > 0.0 && self.seconds <= 3600.0, "--seconds must be above 0 and at most 3600")?;
-        check((0.0..=3600.0).contains(&self.warmup), "--warmup must be 0 to 3600")?;
-        check((1..=1000).contains(&self.rounds), "--rounds must be 1 to 1000")?;
-        check((1..=1000).contains(&self.connections), "--connections must be 1 to 1000")?;
-        check(self.threads >= 1, "--threads must be at least 1")?;
-        check(self.rate.is_none_or(|rate| (1.0..=1e9).contains(&rate)), "--rate must be 1 to 1e9")?;
-        Ok(self)
+/// Checks the values and applies `--quick`.
+pub(crate) fn settle(mut options: CompareOptions) -> Result<CompareOptions, String> {
+    if options.quick {
+        options.rounds = 1;
+        options.seconds = options.seconds.min(0.4);
+        options.warmup = options.warmup.min(0.1);
     }
+    let check = |good: bool, message: &str| if good { Ok(()) } else { Err(message.to_owned()) };
+    check(options.scale > 0.0 && options.scale <= 100.0, "--scale must be above 0 and at most 100")?;
+    check(options.seconds > 0.0 && options.seconds <= 3600.0, "--seconds must be above 0 and at most 3600")?;
+    check((0.0..=3600.0).contains(&options.warmup), "--warmup must be 0 to 3600")?;
+    check((1..=1000).contains(&options.rounds), "--rounds must be 1 to 1000")?;
+    check((1..=1000).contains(&options.connections), "--connections must be 1 to 1000")?;
+    check(options.threads >= 1, "--threads must be at least 1")?;
+    check(options.rate.is_none_or(|rate| (1.0..=1e9).contains(&rate)), "--rate must be 1 to 1e9")?;
+    Ok(options)
 }
 
 /// Core numbers; an empty list means that nothing is pinned.
@@ -178,7 +176,7 @@ mod tests {
         assert_eq!(larder.compare.larder_args, "--temperature hitmap");
         assert_eq!(options.compare.load, ["get-32", "churn"]);
         assert_eq!(options.compare.server_cores, Cores(vec![0, 2]));
-        assert_eq!(options.compare.settle().expect("good flags").rounds, 1);
+        assert_eq!(settle(options.compare).expect("good flags").rounds, 1);
         assert_eq!("none".parse::<Cores>(), Ok(Cores(vec![])));
         assert!("1,x".parse::<Cores>().is_err());
     }

@@ -12,7 +12,7 @@ use crate::procfs::CpuMeter;
 use crate::rng::{Rng, mix};
 use crate::servers::Process;
 
-/// The stream of items comes in so many parts per second.
+/// The stream of items comes in 10 parts a second.
 const TICKS_PER_S: u32 = 10;
 /// Seconds between two points of the curve.
 const SAMPLE_S: u32 = 5;

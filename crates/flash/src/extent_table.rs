@@ -145,7 +145,7 @@ impl ExtentTable {
         self.len() == 0
     }
 
-    /// So many entries find room for certain, if no hash has more than a few.
+    /// The number of entries that find room for certain, if no hash has more than a few.
     pub fn capacity(&self) -> u64 {
         self.table.slots() * 95 / 100
     }

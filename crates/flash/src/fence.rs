@@ -145,12 +145,12 @@ impl FenceBuilder {
         }
     }
 
-    /// Memory that the builder takes for a segment of so many pages, bytes.
+    /// Memory that the builder takes for a segment of `pages` pages, bytes.
     pub fn bytes_for(pages: u64) -> u64 {
         pages * size_of::<PageHashes>() as u64
     }
 
-    /// The fences of a segment of so many data pages.
+    /// The fences of a segment of `data_pages` data pages.
     pub fn finish(mut self, data_pages: u32) -> Fences {
         if !self.begun {
             return Fences { anchors: Box::default(), pages: Box::default(), tails: Box::default() };
@@ -258,7 +258,7 @@ impl Fences {
         size_of::<Fences>() + size_of_val(&*self.anchors) + size_of_val(&*self.pages) + self.tails.len()
     }
 
-    /// Memory for a segment of so many data pages, bytes.
+    /// Memory for a segment of `pages` data pages, bytes.
     pub fn bytes_for(pages: u64) -> u64 {
         size_of::<Fences>() as u64 + 3 * pages + 8 * (pages.div_ceil(BLOCK as u64) + 1)
     }

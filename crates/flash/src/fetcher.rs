@@ -403,7 +403,7 @@ impl Fetcher {
         true
     }
 
-    /// A buffer of so many pages, from the pool or with memory of its own; `None` if there is too little memory.
+    /// A buffer of `pages` pages, from the pool or with memory of its own; `None` if there is too little memory.
     /// `regardless` is for a lookup that goes on with a read of the usual length: it has just given back the memory of
     /// its last read.
     fn buffer(&mut self, pages: usize, regardless: bool) -> Option<PageBuffer> {

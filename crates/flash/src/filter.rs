@@ -51,7 +51,7 @@ impl Filter {
         Filter { otherwise: true, ..Filter::shape(0, 0) }
     }
 
-    /// A filter with an array for so many different hashes, all zeros.
+    /// A filter with an array for `keys` different hashes, all zeros.
     fn shape(keys: usize, seed: u64) -> Filter {
         let (segments, segment_log2) = Filter::sizes(keys);
         let first_slots = (segments.saturating_sub(2) << segment_log2) as u32;
@@ -59,7 +59,7 @@ impl Filter {
         Filter { seed, first_slots, segment_log2, otherwise: false, fingerprints }
     }
 
-    /// How many segments the array has for so many hashes, and the log2 of the slots of a segment.
+    /// How many segments the array has for `keys` hashes, and the log2 of the slots of a segment.
     fn sizes(keys: usize) -> (u64, u32) {
         if keys == 0 {
             return (0, 0);
@@ -98,7 +98,7 @@ impl Filter {
         size_of::<Filter>() + self.fingerprints.len()
     }
 
-    /// How many bytes [`Filter::to_bytes`] appends for so many hashes.
+    /// How many bytes [`Filter::to_bytes`] appends for `keys` hashes.
     pub fn bytes_for(keys: usize) -> usize {
         let (segments, segment_log2) = Filter::sizes(keys);
         HEADER_BYTES + (segments << segment_log2) as usize

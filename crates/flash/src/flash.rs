@@ -215,7 +215,7 @@ impl Flash {
         self.meta.is_on() && self.lookup.index.has_waiting_tombstones()
     }
 
-    /// Whether so many tombstones wait for room that a thread which holds no lock should wait before it invalidates
+    /// Whether tombstones wait for room in such number that a thread without a lock should wait before it invalidates
     /// another key: [`Flash::wait_for_invalidations`]. If too many wait, items of other keys are dropped.
     #[inline]
     pub fn is_crowded(&self) -> bool {

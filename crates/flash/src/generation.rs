@@ -407,7 +407,7 @@ impl Generations {
         self.hits.load_full()
     }
 
-    /// Forgets which items were read, and from now on keeps a bit for each of so many items.
+    /// Forgets which items were read, and from now on keeps a bit for each of `items` items.
     pub(crate) fn reset_hits(&self, items: u64) {
         self.hits.store(Arc::new(HitBits::new(items)));
     }
@@ -499,7 +499,7 @@ impl Generations {
         self.stats(0).filter_bytes
     }
 
-    /// What the next merge, of about so many records, is to write. With `collects`, it collects garbage of generations
+    /// What the next merge, of about `items` records, is to write. With `collects`, it collects garbage of generations
     /// and needs the address run for that.
     pub(crate) fn wanted(&self, items: u64, collects: bool) -> MergeOutputs {
         let list = self.list.load();

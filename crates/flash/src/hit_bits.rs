@@ -10,7 +10,7 @@ pub struct HitBits {
 }
 
 impl HitBits {
-    /// Bits for so many items, none set.
+    /// Bits for `items` items, none set.
     pub fn new(items: u64) -> HitBits {
         let words = items.div_ceil(64).max(1);
         HitBits { words: (0..words).map(|_| AtomicU64::new(0)).collect() }
@@ -39,7 +39,7 @@ impl HitBits {
         word.load(Ordering::Relaxed) & bit != 0
     }
 
-    /// Memory for so many items, bytes.
+    /// Memory for `items` items, bytes.
     pub fn bytes_for(items: u64) -> u64 {
         size_of::<HitBits>() as u64 + items.div_ceil(64).max(1) * 8
     }

@@ -35,10 +35,10 @@ const ID_WORDS: usize = (WIDE_ID_MAX as usize + 1) / 64;
 const LEVELS: u64 = 4;
 /// Entries that the buckets of all levels and the stash have together.
 const CANDIDATES_MAX: usize = 8 * LEVELS as usize + STASH_SLOTS;
-/// There is one mark for so many slots, but there are at most [`MARKS_MAX`].
+/// There is one mark for 16 slots, but there are at most [`MARKS_MAX`].
 const SLOTS_PER_MARK: u64 = 16;
 const MARKS_MAX: u64 = 1 << 16;
-/// The other set of marks is used when one in so many is set.
+/// The other set of marks is used when one in 8 is set.
 const MARKED_PART: u64 = 8;
 
 /// A set of numbers of segments.
@@ -372,8 +372,8 @@ impl LogTable {
         self.len() == 0
     }
 
-    /// So many entries find room for certain, if no hash has more than a few: 95 % of the slots, or 88 % in a wide
-    /// table.
+    /// The number of entries that find room for certain, if no hash has more than a few: 95 % of the slots, or 88 % in
+    /// a wide table.
     pub fn capacity(&self) -> u64 {
         match &self.table {
             Table::Narrow(table) => table.slots() * 95 / 100,

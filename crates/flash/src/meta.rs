@@ -65,9 +65,9 @@ const CAS_RESERVE: u64 = 1 << 24;
 const ROUND_GAP: u64 = 1 << 16;
 /// More segments than are written between two starts.
 const SESSION_SEQUENCES: u64 = 1 << 40;
-/// Deleted prefixes take one part in so many of a meta zone at most.
+/// Deleted prefixes take a sixteenth of a meta zone at most.
 const PREFIXES_SHARE: u64 = 16;
-/// Journal records in force take one part in so many of a meta zone before segments are sealed early.
+/// Journal records in force take a quarter of a meta zone before segments are sealed early.
 const JOURNAL_SHARE: u64 = 4;
 /// How long [`MetaLog::wait_and_tend`] waits for a segment to become durable when the records in force do not fit.
 const BLOCKED_WAIT: Duration = Duration::from_millis(2);
@@ -492,19 +492,19 @@ impl MetaLog {
         }
     }
 
-    /// Whether a frame of so many pages fits into the zone of the writer, or a state into the other zone. `in_force`
+    /// Whether a frame of `pages` pages fits into the zone of the writer, or a state into the other zone. `in_force`
     /// are the bytes of the journal records in force.
     fn fits(&self, writer: &Writer, pages: u64, in_force: usize) -> bool {
         writer.pages + pages <= self.zone_pages || self.state_pages_max(writer, in_force) <= self.zone_pages
     }
 
-    /// Whether a state leaves a page of its zone beside so many bytes of journal records in force. A restart needs it:
+    /// Whether a state leaves a page of its zone beside `in_force` bytes of journal records. A restart needs it:
     /// if it cannot write down what it did not find, it has to give everything up.
     fn leaves_room(&self, writer: &Writer, in_force: usize) -> bool {
         self.state_pages_max(writer, in_force) < self.zone_pages
     }
 
-    /// Pages of a state with the bounds of all zones and so many bytes of journal records.
+    /// Pages of a state with the bounds of all zones and `in_force` bytes of journal records.
     fn state_pages_max(&self, writer: &Writer, in_force: usize) -> u64 {
         let entries = writer.zones.len() * ZoneBounds::ENTRIES_MAX + self.ranges.count();
         let others = in_force + frame::prefixes_bytes(&self.prefixes());
@@ -654,7 +654,7 @@ fn prefixes_bytes_max(zone_bytes: u64) -> usize {
     ((zone_bytes / PREFIXES_SHARE) as usize).min(PREFIX_TABLE_BYTES_MAX)
 }
 
-/// Whether a state with the bounds of so many zones of this length leaves a page of its zone, whatever ranges and
+/// Whether a state with the bounds of `zones` zones of this length leaves a page of its zone, whatever ranges and
 /// prefixes were dropped, and beside as many journal records as there may be before segments are sealed early. In a
 /// smaller zone, commits could wait for ever.
 fn holds_bounds(zones: u64, zone_bytes: u64) -> bool {

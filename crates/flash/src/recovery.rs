@@ -60,7 +60,7 @@ pub(crate) struct FoundSegment {
 /// The progress of a recovery.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Progress {
-    /// So many segments are left.
+    /// The number of segments that are left.
     Left(usize),
     /// All segments were taken in.
     Done,

@@ -241,12 +241,12 @@ pub struct ChannelLoad {
     loads: Vec<u64>,
     /// Bytes written since the loads were last halved.
     since: u64,
-    /// The loads are halved when so many bytes were written.
+    /// The loads are halved when this number of bytes was written.
     halved_after: u64,
 }
 
 impl ChannelLoad {
-    /// So many idle channels, but at least one. What was written counts half as much after each [`LOAD_ZONES`] zones
+    /// `channels` idle channels, but at least one. What was written counts half as much after each [`LOAD_ZONES`] zones
     /// of every channel.
     pub fn new(channels: u32, zone_bytes: u64) -> ChannelLoad {
         let channels = channels.max(1);
@@ -290,7 +290,7 @@ pub struct FreeZones {
 }
 
 impl FreeZones {
-    /// No free zones, on so many channels. Zone `z` is on channel `z % channels`.
+    /// No free zones, on `channels` channels. Zone `z` is on channel `z % channels`.
     pub fn new(channels: u32) -> FreeZones {
         FreeZones { channels: vec![BTreeSet::new(); channels.max(1) as usize], len: 0 }
     }
@@ -311,7 +311,7 @@ impl FreeZones {
         self.len += self.channels[channel].insert((resets, zone)) as u32;
     }
 
-    /// Takes out a zone that was added with so many erasures, if it is there.
+    /// Takes out a zone that was added with `resets` erasures, if it is there.
     pub fn remove(&mut self, zone: ZoneId, resets: u64) {
         let channel = zone.0 as usize % self.channels.len();
         self.len -= self.channels[channel].remove(&(resets, zone)) as u32;

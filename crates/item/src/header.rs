@@ -28,7 +28,7 @@
 //! ```text
 //! extension, atomic  31                         11 10 9         0
 //!                   +-----------------------------+--+-----------+   R = the value was changed in parts
-//!                   | low 21 bits of the expiry   |R | early, ms |   early = so many ms before the second it expires
+//!                   | low 21 bits of the expiry   |R | early, ms |   early = ms before the second it expires
 //!                   +-----------------------------+--+-----------+
 //! ```
 //!
@@ -222,7 +222,7 @@ impl CasForm {
 /// What few items need beside their state: the extension of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Extension {
-    /// So many milliseconds before the second of its expiry the item expires, at most 999.
+    /// The milliseconds before the second of its expiry at which the item expires, at most 999.
     pub early_ms: u16,
     /// The value was changed in parts, which clients of Redis are told (`OBJECT ENCODING`).
     pub changed_in_parts: bool,

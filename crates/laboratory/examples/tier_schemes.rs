@@ -16,7 +16,9 @@ use larder_flash::space::{GARBAGE_MIN_PERCENT, MakeSpacePolicy, Rates, SpacePoli
 use larder_flash::{Begun, Fetcher, Flash, FlashItem, FlashOptions, Put, Recover};
 use larder_item::{KeyHash, KeyHasher};
 use larder_laboratory::AtOnce;
-use larder_laboratory::ssd::{FtlOptions, FtlSsd, Histogram, Profile, Rng, SimSsd, Wear, ZoneLayout};
+use larder_laboratory::ssd::{
+    CellTimes, FtlOptions, FtlSsd, Histogram, Profile, Rng, SimSsd, Wear, ZoneLayout,
+};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -30,7 +32,7 @@ const DRIVE_BYTES: u64 = 256 << 20;
 const MEMORY_BYTES: u64 = 32 << 20;
 /// Processor time of a request, nanoseconds.
 const REQUEST_NS: u64 = 4_000;
-/// Without threads, the tier looks for work after so many puts.
+/// Without threads, the tier looks for work after this number of puts.
 const ROUND_PUTS: u32 = 64;
 
 /// Four channels with one die each, in blocks of 512 KiB. A die stands for several: together the four program 970 MB/s,
@@ -43,9 +45,7 @@ fn profile(blocks: u32) -> Profile {
         blocks,
         pages: 128,
         word_line_pages: 4,
-        program_ns: 67_000,
-        read_ns: 60_000,
-        erase_ns: 1_000_000,
+        times: CellTimes { read_ns: 60_000, program_ns: 67_000, erase_ns: 1_000_000 },
         factory_bad_per_mille: 0,
         ..Profile::test_tiny()
     }

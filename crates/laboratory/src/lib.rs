@@ -2,7 +2,7 @@
 //!
 //! * [`MemoryDevice`]: zones in memory, for tests that need any device.
 //! * [`FaultyDevice`]: a wrapper that fails, tears or delays chosen operations.
-//! * [`SlowDevice`]: a wrapper that takes so many bytes a second.
+//! * [`SlowDevice`]: a wrapper that takes a given number of bytes a second.
 //! * [`CutDevice`]: zones in memory that lose or tear unsynced writes when the power is cut.
 //! * [`ssd`]: the simulated SSD of the crate `larder-ssd`.
 //! * [`contract`]: the checks that every implementation of [`larder_flash::device::Device`] passes.

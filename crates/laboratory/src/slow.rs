@@ -1,4 +1,4 @@
-//! A device that takes so many bytes a second and no more.
+//! A device that takes a given number of bytes a second and no more.
 
 use larder_flash::device::{
     Device, DeviceCounters, DeviceError, Geometry, PageBuffer, ReadQueue, ZoneId, ZoneReport,

@@ -163,7 +163,7 @@ pub struct LiveSizing {
     pub capacity_bytes: f64,
     /// Bytes of its flash; 0 = none.
     pub flash_bytes: f64,
-    /// Beyond so many bytes of items it knows nothing.
+    /// Beyond this number of bytes of items it knows nothing.
     pub span_bytes: f64,
     /// Mean time of an answer within the server, in microseconds.
     pub answer_us: f64,

@@ -18,7 +18,7 @@ pub const PROFILES: [&str; 4] = ["ftl", "ftl-28", "zoned", "open-channel"];
 
 /// The least size of a drive, bytes.
 const BYTES_MIN: u64 = 64 << 20;
-/// Blocks of each die that hold zones: so many zones, or superblocks of a translation layer, there are at least.
+/// Blocks of each die that hold zones: the least number of zones, or of superblocks of a translation layer.
 const BLOCKS: u32 = 64;
 /// The same for a translation layer, which needs some lines to spare.
 const LINES: u32 = 96;
@@ -74,7 +74,7 @@ fn name_of(name: &str) -> &'static str {
     PROFILES.into_iter().find(|known| *known == name).unwrap_or_default()
 }
 
-/// Parts that hold at least so many bytes in so many blocks for each die: the largest ones whose blocks are not too
+/// Parts that hold at least `bytes` bytes in `blocks` blocks for each die: the largest ones whose blocks are not too
 /// short. The times are those of [`Profile::tlc_2024`]. No block is bad from the beginning: a drive that is asked for
 /// by its size has that size.
 fn parts(name: &'static str, bytes: u64, blocks: u32) -> Profile {
@@ -139,11 +139,11 @@ mod tests {
         let line = vec![7; 64 << 10];
         device.append(larder_flash::device::ZoneId(0), &line).expect("an append");
         // Four word lines on one die: the last one waits for three programs.
-        assert!(begun.elapsed().as_nanos() as u64 >= 3 * Profile::tlc_2024().program_ns);
+        assert!(begun.elapsed().as_nanos() as u64 >= 3 * Profile::tlc_2024().times.program_ns);
         let begun = std::time::Instant::now();
         let mut page = larder_flash::device::PageBuffer::new(1);
         device.read(larder_flash::device::ZoneId(0), 0, &mut page).expect("a read");
-        assert!(begun.elapsed().as_nanos() as u64 >= Profile::tlc_2024().read_ns);
+        assert!(begun.elapsed().as_nanos() as u64 >= Profile::tlc_2024().times.read_ns);
         assert_eq!(page[0], 7);
     }
 }

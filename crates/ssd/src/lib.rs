@@ -29,7 +29,7 @@ pub use by_name::{PROFILES, simulated};
 pub use ftl::{Ftl, FtlCounters, FtlError, FtlOptions, LBA_BYTES};
 pub use ftl_device::FtlSsd;
 pub use nand::{BlockId, Fault, Nand, NandCounters, NandError, Span};
-pub use profile::Profile;
+pub use profile::{CellTimes, Profile};
 pub use rng::Rng;
 pub use sim::SimSsd;
 pub use stats::{Histogram, Wear};

@@ -359,7 +359,7 @@ impl Nand {
         let start = bus.take(at, at.max(die.free), transfer);
         bus.program_bytes += bytes;
         let span =
-            Span { start, accepted: start + transfer, end: start + transfer + self.profile.program_ns };
+            Span { start, accepted: start + transfer, end: start + transfer + self.profile.times.program_ns };
         die.push(start, span.end);
         self.program_ns.add(span.end - at);
         span
@@ -420,7 +420,7 @@ impl Nand {
         die.forget_before(at);
         let (slot, start) = die.read_slot(at, self.profile.reads_first);
         let transfer = self.profile.transfer_ns(bytes);
-        let end = bus.take(at, start + self.profile.read_ns, transfer) + transfer;
+        let end = bus.take(at, start + self.profile.times.read_ns, transfer) + transfer;
         die.insert_read(slot, start, end);
         self.counters.reads += 1;
         self.counters.read_bytes += bytes;
@@ -459,7 +459,7 @@ impl Nand {
         let die = &mut self.dies[id.lun as usize];
         die.forget_before(at);
         let start = at.max(die.free);
-        let end = start + self.profile.erase_ns;
+        let end = start + self.profile.times.erase_ns;
         die.push(start, end);
         let span = Span { start, accepted: end, end };
         self.erase_ns.add(span.end - at);

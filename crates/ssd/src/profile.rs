@@ -21,12 +21,8 @@ pub struct Profile {
     pub page_bytes: u32,
     /// Pages programmed in one shot (3 for TLC); divides `pages`.
     pub word_line_pages: u32,
-    /// tR, nanoseconds: the time from the cells to the register, for one page.
-    pub read_ns: u64,
-    /// tPROG, nanoseconds: the time from the register to the cells, for one word line.
-    pub program_ns: u64,
-    /// tBERS, nanoseconds: the time to erase one block.
-    pub erase_ns: u64,
+    /// How long the cells take.
+    pub times: CellTimes,
     /// Bytes per second on the bus of a channel.
     pub bus_bytes_per_s: u64,
     /// Whether a read overtakes the programs and erases that wait for its die. It still waits for the operation in
@@ -41,6 +37,17 @@ pub struct Profile {
     pub spare_per_mille: u32,
     /// Whether the contents are kept. Without them every read returns zeros, which is enough to measure wear and time.
     pub keeps_contents: bool,
+}
+
+/// How long the cells of a die take, nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct CellTimes {
+    /// tR: the time from the cells to the register, for one page.
+    pub read_ns: u64,
+    /// tPROG: the time from the register to the cells, for one word line.
+    pub program_ns: u64,
+    /// tBERS: the time to erase one block.
+    pub erase_ns: u64,
 }
 
 impl Profile {
@@ -58,9 +65,7 @@ impl Profile {
             pages: 1152,
             page_bytes: 16 << 10,
             word_line_pages: 3,
-            read_ns: 60_000,
-            program_ns: 2_100_000,
-            erase_ns: 10_000_000,
+            times: CellTimes { read_ns: 60_000, program_ns: 2_100_000, erase_ns: 10_000_000 },
             bus_bytes_per_s: 800_000_000,
             reads_first: true,
             erases_max: 3000,

@@ -8,7 +8,7 @@ pub struct ZoneLayout {
     /// Number of dies over which a zone is striped, with one block on each. It divides the number of dies. With 1, a
     /// zone is one block of one channel, like the slabs of DIDACache.
     pub luns_per_zone: u32,
-    /// Bytes of each zone that are in a volatile cache. A loss of power may destroy so many of the bytes that were
+    /// Bytes of each zone that are in a volatile cache. A loss of power may destroy as many of the bytes that were
     /// appended since the last sync, newest first. Bytes that do not fill a word line yet may always be lost until
     /// they are synced.
     pub cache_bytes: u64,

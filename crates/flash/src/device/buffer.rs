@@ -19,7 +19,7 @@ impl PageBuffer {
         PageBuffer { memory, start, bytes: pages * PAGE_BYTES }
     }
 
-    /// Makes the buffer so many pages long, or as long as its memory allows.
+    /// Makes the buffer `pages` pages long, or as long as its memory allows.
     pub fn set_pages(&mut self, pages: usize) {
         self.bytes = pages.min(self.capacity_pages()) * PAGE_BYTES;
     }

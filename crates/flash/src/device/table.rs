@@ -92,7 +92,7 @@ impl ZoneTable {
         self.tracked(zone).is_ok_and(|tracked| tracked.state == ZoneState::Offline)
     }
 
-    /// The offset at which so many bytes can be appended. The zone is busy until [`ZoneTable::appended`].
+    /// The offset at which `bytes` bytes can be appended. The zone is busy until [`ZoneTable::appended`].
     pub(super) fn begin_append(&self, zone: ZoneId, bytes: usize) -> Result<u64, DeviceError> {
         let mut tracked = self.take(zone)?;
         if !bytes.is_multiple_of(PAGE_BYTES) {

@@ -9,7 +9,7 @@ use crate::segment::Run;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// So many generations of `chunks` chunks of `items` hashes each. Returns a function that
+/// `generations` generations of `chunks` chunks of `items` hashes each. Returns a function that
 /// says how many generations would be read for a hash.
 pub fn generations(generations: u64, chunks: u64, items: u64) -> impl Fn(u64) -> u32 {
     let hash = |n: u64| {

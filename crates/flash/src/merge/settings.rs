@@ -12,7 +12,7 @@ pub(crate) struct Settings<'a> {
     pub(crate) device_uuid: [u8; 16],
     /// The time now, unix seconds.
     pub(crate) now_unix_s: u32,
-    /// An item that expires within so many seconds is dropped as if it had expired.
+    /// An item that expires within this number of seconds is dropped as if it had expired.
     pub(crate) cutoff_s: u32,
     /// Share of the live items that the merge keeps, percent. Items that were read since they were written are kept
     /// in any case.

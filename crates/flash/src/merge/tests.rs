@@ -198,12 +198,12 @@ impl Tier {
         }
     }
 
-    /// Merges all of the log; with `abandon`, stops there after so many steps.
+    /// Merges all of the log; with `abandon`, stops there after that number of steps.
     fn merge(&mut self, abandon: Option<u32>) -> Option<Released> {
         self.merge_and_collect(abandon, 0, false)
     }
 
-    /// Merges all of the log and collects so many zones of generations. With `crashes` nothing is installed, and
+    /// Merges all of the log and collects `zones` zones of generations. With `crashes` nothing is installed, and
     /// nothing released: a restart has to follow.
     fn merge_and_collect(&mut self, abandon: Option<u32>, zones: usize, crashes: bool) -> Option<Released> {
         let (list, hits) = (self.generations.list(), self.generations.hits());
@@ -388,7 +388,7 @@ enum Act {
     /// Puts and deletes, in one segment: key, bytes of the value (`None` deletes), expiry, whether it is read then.
     Flush(Vec<(u16, Option<u16>, bool, bool)>),
     Merge,
-    /// So many zones of generations are collected, and the machine may crash before the end of the merge is noted.
+    /// The number of zones of generations that are collected. The machine may crash before the merge is noted.
     Collect(usize, bool),
     Abandon(u32, usize),
     DropZone,
@@ -474,7 +474,7 @@ fn run(acts: Vec<Act>, budget: u64, cache: u64, keep_percent: u8, refusals: u32,
                     read.extend(hit.then(|| tier.hasher.hash(&key).0));
                     versions.insert(key, Version { value, expires_unix_s, supersedes_extent: false });
                 }
-                // A zone has room for so many bytes.
+                // The bytes that a zone has room for.
                 while versions.values().map(|v| v.value.as_ref().map_or(0, Vec::len) + 24).sum::<usize>()
                     > 18 * 4000
                 {

@@ -23,7 +23,7 @@ use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 const NONE: u32 = u32::MAX;
 /// A bit beside an entry's offset: the record is not the newest version of its key any more.
 const DEAD: u32 = 1 << 31;
-/// There is one entry for so many bytes of records.
+/// There is one entry for 48 bytes of records.
 const BYTES_PER_ENTRY: usize = 48;
 
 struct Entry {

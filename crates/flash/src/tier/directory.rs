@@ -48,7 +48,7 @@ pub(crate) struct RecordBits {
 }
 
 impl RecordBits {
-    /// Memory for bits of so many records, with so many more bits a record for those that were replaced, bytes.
+    /// Memory for bits of `records` records, with `superseded` more bits a record for those that were replaced, bytes.
     pub(crate) fn bytes_for(records: u64, superseded: u64) -> u64 {
         let superseded = if superseded == 0 { 0 } else { HitBits::bytes_for(records * superseded) };
         (size_of::<RecordBits>() - size_of::<HitBits>()) as u64 + HitBits::bytes_for(records) + superseded
@@ -285,7 +285,7 @@ impl Directory {
         Directory::bytes_for(self.segments.len() as u64)
     }
 
-    /// Memory taken by a directory of so many numbers, bytes.
+    /// Memory taken by a directory of `ids` numbers, bytes.
     pub(crate) fn bytes_for(ids: u64) -> u64 {
         ids * (size_of::<ArcSwapOption<LogSegment>>() + size_of::<LogSegment>() + 16) as u64
     }

@@ -33,21 +33,21 @@ const TABLE_FULL_PERCENT: u64 = 85;
 const LOG_PERCENT: u8 = 10;
 /// Numbers of the log table beyond one for each buffer that are kept free.
 const IDS_SPARE: usize = 2;
-/// A merge collects unless there is room for so many merges. With less room, what is put during a merge finds no zone.
+/// A merge collects unless there is room for 3 merges. With less room, what is put during a merge finds no zone.
 const MERGES_AHEAD: usize = 3;
 /// The garbage of a zone, as a share of it, for which a merge collects it: the least where there is hardly an erased
 /// zone, and the most where [`MERGES_AHEAD`] merges have room.
 const GARBAGE_SHARE: (f64, f64) = (0.06, 0.5);
 /// The share of garbage in a generation of which none is known.
 const GARBAGE_GUESS: f64 = 0.5;
-/// With so many generations fewer than there may be, a merge collects the oldest ones whatever their garbage is.
+/// With 4 generations fewer than there may be, a merge collects the oldest ones whatever their garbage is.
 const GENERATIONS_SPARE: usize = 4;
 /// How many of the oldest generations that are.
 const GENERATIONS_TOGETHER: usize = 2;
 /// Bytes of an entry of the address run, about.
 const ENTRY_BYTES: u64 = 3;
-/// Where there are generations, so many percent of the zones are kept erased for merges that collect, beside those for
-/// the address run. At least so many zones are.
+/// Where there are generations, 4 percent of the zones are kept erased for merges that collect, beside those for
+/// the address run. At least 4 zones are.
 const KEPT_PERCENT: u8 = 4;
 const KEPT_ZONES_MIN: usize = 4;
 /// Where there are generations, records of the log that are shorter than this on average, bytes, are merged and not
@@ -227,7 +227,7 @@ impl Merging {
         wants
     }
 
-    /// Collects garbage of the oldest generations, if so many percent of their zones are.
+    /// Collects garbage of the oldest generations, if `garbage_percent` of their zones are.
     pub(crate) fn collect(&self, garbage_percent: u32) -> Round {
         let garbage_share = garbage_percent as f64 / 100.0;
         if self.oldest_garbage().is_none_or(|share| share < garbage_share) {
@@ -497,7 +497,7 @@ impl Merging {
     }
 }
 
-/// So many percent of the zones, but at least one.
+/// `percent` of the zones, but at least one.
 fn share(zones: u32, percent: u8) -> usize {
     (zones as u64 * percent as u64 / 100).max(1) as usize
 }

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// For how long the writer waits for an erased zone.
 const ZONE_WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// Where space is short, at most about so many zones wait for their survivors to become durable.
+/// Where space is short, at most about 4 zones wait for their survivors to become durable.
 const DRAINING_MAX: usize = 4;
 
 /// Reclaims zones.
@@ -139,7 +139,7 @@ impl Reclaim {
         dropped
     }
 
-    /// Reclaims the zone with the fewest live bytes, if so many percent of it are garbage: its survivors are appended
+    /// Reclaims the zone with the fewest live bytes, if `garbage_percent` of it is garbage: its survivors are appended
     /// again. If no zone has any garbage, and erased zones are few, the oldest zone goes.
     fn reclaim_greedily(&self, garbage_percent: u32) -> bool {
         let begun = Instant::now();

@@ -24,11 +24,11 @@ use std::time::{Duration, Instant};
 
 /// Seconds of writing that the measured write rate looks back on.
 const RATE_WINDOW_S: f64 = 10.0;
-/// For each percent of the space that is live and should not be, a reclaim drops so many percent of the cold records.
+/// For each percent of the space that is live and should not be, a reclaim drops 5 percent of the cold records.
 const DROPPED_PER_PERCENT: u32 = 5;
-/// At most one zone in so many is kept for what a reclaim writes again.
+/// At most one zone in 16 is kept for what a reclaim writes again.
 const RESERVE_PART: u32 = 16;
-/// Reclaim hurries when one zone in so many is erased beyond those that are kept.
+/// Reclaim hurries when one zone in 32 is erased beyond those that are kept.
 const HURRY_PART: u32 = 32;
 /// For how long a zone that could not be read is not reclaimed.
 const UNREADABLE_FOR: Duration = Duration::from_secs(60);
@@ -163,7 +163,7 @@ struct Zones {
     all: Vec<Zone>,
     zone_bytes: u64,
     free: FreeZones,
-    /// So many erased zones are kept for merges.
+    /// The number of erased zones that are kept for merges.
     for_merges: u32,
     load: ChannelLoad,
     marks: Box<dyn SpacePolicy>,
@@ -323,7 +323,7 @@ pub(crate) struct Space {
     oldest_quarter: AtomicU64,
     /// Erased zones, as of the last change.
     free: AtomicU32,
-    /// The last so many erased zones are kept for what a reclaim writes again.
+    /// The number of last erased zones that are kept for what a reclaim writes again.
     reserve: u32,
     /// As many, and those that are kept for merges.
     reserve_and_merges: AtomicU32,
@@ -386,7 +386,7 @@ impl Space {
         self.zones().for_merges
     }
 
-    /// Keeps so many erased zones for merges.
+    /// Keeps `zones` erased zones for merges.
     pub(crate) fn keep_for_merges(&self, zones: u32) {
         self.zones().for_merges = zones;
         self.reserve_and_merges.store(self.reserve + zones, Relaxed);

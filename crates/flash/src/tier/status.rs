@@ -16,7 +16,7 @@ pub(crate) const NAP: Duration = Duration::from_millis(100);
 const SLICE: Duration = Duration::from_micros(100);
 /// How long background work then sleeps.
 const PAUSE: Duration = Duration::from_micros(300);
-/// So many errors are logged one by one; beyond that only each power of two.
+/// 16 errors are logged one by one; beyond that only each power of two.
 const LOGGED_MAX: u64 = 16;
 
 /// The clock of the tier: unix seconds.

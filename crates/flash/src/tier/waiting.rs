@@ -164,7 +164,7 @@ impl WaitingTombstones {
         self.count.load(Ordering::SeqCst)
     }
 
-    /// Whether so many wait that a thread which can wait should do so before it adds one.
+    /// Whether a thread that can wait should do so before it adds one.
     pub(crate) fn is_crowded(&self) -> bool {
         self.bytes.load(Ordering::SeqCst) > self.bytes_max / 2
     }

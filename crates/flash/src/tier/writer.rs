@@ -214,7 +214,7 @@ impl LogWriter {
         self.space.note_written(facts.zone, bytes, facts.pages as f64 / self.shape.zone_pages as f64);
     }
 
-    /// Where the segment of a buffer, of so many pages, can be written.
+    /// Where the segment of a buffer, of `pages` pages, can be written.
     fn cursor(&self, cursors: &mut Cursors, buffer: &Buffer, pages: u32) -> Option<Cursor> {
         let kind = buffer.kind;
         if let Some(cursor) = *cursors.of(kind) {

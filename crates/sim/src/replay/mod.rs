@@ -72,7 +72,7 @@ pub fn run(
     options: Options,
     open: &(dyn Fn() -> Result<Box<dyn Source>, SourceError> + Sync),
 ) -> Result<Outcome, Failure> {
-    options.check().map_err(Failure::Failed)?;
+    options::check(&options).map_err(Failure::Failed)?;
     let first = open()?;
     if matches!(options.pace, Pace::Speed(_)) && !first.fields().times {
         return Err(Failure::Failed(format!("{}: it has no times, so it has no speed", first.describe())));

@@ -179,41 +179,39 @@ impl Options {
             quiet: true,
         }
     }
+}
 
-    /// Checks the options. An error is one line that names the option.
-    pub(super) fn check(&self) -> Result<(), String> {
-        let positive = |rate: f64| rate.is_finite() && rate > 0.0;
-        if self.connections == 0 || self.threads == 0 || self.depth == 0 {
-            return Err("connections, threads and depth are at least 1".to_owned());
-        }
-        if self.threads > self.connections {
-            return Err(format!(
-                "{} threads for {} connections: each thread needs one",
-                self.threads, self.connections
-            ));
-        }
-        match self.pace {
-            Pace::Rate(rate) if !positive(rate) => return Err(format!("a rate of {rate} is none")),
-            Pace::Speed(speed) if !positive(speed) => return Err(format!("a speed of {speed} is none")),
-            _ => {}
-        }
-        if self.repeat == 0 && self.time_limit.is_none() {
-            return Err("repeating for ever needs an end: --seconds".to_owned());
-        }
-        if let Some(through) = self.read_through
-            && !(through.penalty_scale.is_finite() && through.penalty_scale >= 0.0)
-        {
-            return Err(format!("penalties cannot be scaled by {}", through.penalty_scale));
-        }
-        if self.window_gets > 0 && self.read_through.is_none() {
-            return Err("windows of gets are counted with read-through only".to_owned());
-        }
-        let plain = |byte: u8| byte > b' ' && byte != 0x7f;
-        if self.key_prefix.len() > 200 || !self.key_prefix.bytes().all(plain) {
-            return Err(
-                "a key prefix has at most 200 bytes, without spaces and control characters".to_owned()
-            );
-        }
-        Ok(())
+/// Checks the options. An error is one line that names the option.
+pub(super) fn check(options: &Options) -> Result<(), String> {
+    let positive = |rate: f64| rate.is_finite() && rate > 0.0;
+    if options.connections == 0 || options.threads == 0 || options.depth == 0 {
+        return Err("connections, threads and depth are at least 1".to_owned());
     }
+    if options.threads > options.connections {
+        return Err(format!(
+            "{} threads for {} connections: each thread needs one",
+            options.threads, options.connections
+        ));
+    }
+    match options.pace {
+        Pace::Rate(rate) if !positive(rate) => return Err(format!("a rate of {rate} is none")),
+        Pace::Speed(speed) if !positive(speed) => return Err(format!("a speed of {speed} is none")),
+        _ => {}
+    }
+    if options.repeat == 0 && options.time_limit.is_none() {
+        return Err("repeating for ever needs an end: --seconds".to_owned());
+    }
+    if let Some(through) = options.read_through
+        && !(through.penalty_scale.is_finite() && through.penalty_scale >= 0.0)
+    {
+        return Err(format!("penalties cannot be scaled by {}", through.penalty_scale));
+    }
+    if options.window_gets > 0 && options.read_through.is_none() {
+        return Err("windows of gets are counted with read-through only".to_owned());
+    }
+    let plain = |byte: u8| byte > b' ' && byte != 0x7f;
+    if options.key_prefix.len() > 200 || !options.key_prefix.bytes().all(plain) {
+        return Err("a key prefix has at most 200 bytes, without spaces and control characters".to_owned());
+    }
+    Ok(())
 }

@@ -22,14 +22,14 @@ pub(super) struct Attributes {
 impl Attributes {
     pub(super) fn new(settings: &Settings) -> Attributes {
         let salt = mix64(settings.seed ^ 0x6174_7472_6962_7574);
-        let sizes = SizeLaw::new(settings.sizes, settings.key_bytes);
+        let sizes = SizeLaw::new(settings.items.sizes, settings.items.key_bytes);
         let sample = (0..SAMPLE_KEYS).map(|key| {
             let (key_bytes, value_bytes) = sizes.pick(bits(salt, key));
             u32::from(key_bytes) + value_bytes
         });
-        let penalties = PenaltyLaw::new(settings.penalties, sample);
+        let penalties = PenaltyLaw::new(settings.items.penalties, sample);
         let tenants = penalties.has_tenants();
-        Attributes { salt, sizes, ttls: settings.ttls, penalties, tenants }
+        Attributes { salt, sizes, ttls: settings.items.ttls, penalties, tenants }
     }
 
     /// A request of this key.

@@ -77,12 +77,12 @@ pub(super) struct Hotspot {
 
 impl Hotspot {
     pub(super) fn new(settings: &Settings) -> Hotspot {
-        let hot = (libm::round(settings.keys as f64 * settings.hot_keys) as u64).min(settings.keys);
+        let hot = (libm::round(settings.keys as f64 * settings.hot.keys) as u64).min(settings.keys);
         let cold = settings.keys - hot;
         let hot_share = match (hot, cold) {
             (0, _) => 0.0,
             (_, 0) => 1.0,
-            _ => settings.hot_requests,
+            _ => settings.hot.requests,
         };
         Hotspot { hot, cold, hot_below: threshold(hot_share), spread: spread(settings) }
     }
@@ -196,14 +196,14 @@ pub(super) struct Drift {
 
 impl Drift {
     pub(super) fn new(settings: &Settings) -> Drift {
-        let band = settings.keys / settings.audiences;
+        let band = settings.keys / settings.drift.audiences;
         Drift {
             zipfian: Zipfian::new(settings),
-            audiences: settings.audiences,
+            audiences: settings.drift.audiences,
             band,
             reciprocal: (settings.keys < 1 << 32 && band > 1).then(|| u64::MAX / band + 1),
             salt: SplitMix::new(settings.seed ^ 0x6472_6966_7400_0000).next(),
-            turn_s: settings.day_s as f64 / settings.audiences as f64,
+            turn_s: settings.drift.day_s as f64 / settings.drift.audiences as f64,
             turns: 0,
             part: 0,
         }

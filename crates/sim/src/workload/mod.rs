@@ -41,7 +41,7 @@ pub use check::check;
 /// An unknown law, parameter or value; the error lists the known ones.
 pub fn parse(words: &str) -> Result<Box<dyn Source>, SourceError> {
     let settings = Settings::parse(words)?;
-    let base = if settings.law == Law::Burst { settings.base } else { settings.law };
+    let base = if settings.law == Law::Burst { settings.burst.base } else { settings.law };
     let burst = settings.law == Law::Burst;
     Ok(match base {
         Law::Zipfian if burst => Box::new(Burst::new(Zipfian::new(&settings), &settings)),

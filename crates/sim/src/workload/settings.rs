@@ -108,25 +108,50 @@ pub(super) struct Settings {
     pub(super) keys: u64,
     pub(super) requests: u64,
     pub(super) theta: f64,
-    pub(super) hot_keys: f64,
-    pub(super) hot_requests: f64,
+    pub(super) hot: Hot,
     pub(super) inserts: f64,
     pub(super) one_time: f64,
-    pub(super) base: Law,
-    pub(super) at: u64,
-    pub(super) burst_bytes: u64,
-    pub(super) burst_sizes: (u32, u32),
-    pub(super) day_s: u64,
-    pub(super) swing: f64,
-    pub(super) audiences: u64,
+    pub(super) burst: Burst,
+    pub(super) drift: Drift,
     pub(super) reads: f64,
     pub(super) deletes: f64,
     pub(super) rate: f64,
+    pub(super) items: Items,
+    pub(super) seed: u64,
+}
+
+/// The keys that are hot, and their requests, as shares.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Hot {
+    pub(super) keys: f64,
+    pub(super) requests: f64,
+}
+
+/// A burst of cold items, and the law around it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Burst {
+    pub(super) base: Law,
+    /// The number of requests before it.
+    pub(super) at: u64,
+    pub(super) bytes: u64,
+    pub(super) sizes: (u32, u32),
+}
+
+/// What changes in the course of a day.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Drift {
+    pub(super) day_s: u64,
+    pub(super) swing: f64,
+    pub(super) audiences: u64,
+}
+
+/// What the items are like.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Items {
     pub(super) sizes: Sizes,
     pub(super) key_bytes: Option<u16>,
     pub(super) ttls: Ttls,
     pub(super) penalties: Penalties,
-    pub(super) seed: u64,
 }
 
 impl Settings {
@@ -137,24 +162,20 @@ impl Settings {
             keys: 1_000_000,
             requests: 10_000_000,
             theta: 0.99,
-            hot_keys: 0.2,
-            hot_requests: 0.8,
+            hot: Hot { keys: 0.2, requests: 0.8 },
             inserts: 0.05,
             one_time: 0.5,
-            base: Law::Zipfian,
-            at: 350_000,
-            burst_bytes: 64_000_000,
-            burst_sizes: (257, 2_048),
-            day_s: 86_400,
-            swing: 2.0,
-            audiences: 4,
+            burst: Burst { base: Law::Zipfian, at: 350_000, bytes: 64_000_000, sizes: (257, 2_048) },
+            drift: Drift { day_s: 86_400, swing: 2.0, audiences: 4 },
             reads: 1.0,
             deletes: 0.0,
             rate: 10_000.0,
-            sizes: Sizes::Fixed(1_000),
-            key_bytes: None,
-            ttls: Ttls::None,
-            penalties: Penalties::None,
+            items: Items {
+                sizes: Sizes::Fixed(1_000),
+                key_bytes: None,
+                ttls: Ttls::None,
+                penalties: Penalties::None,
+            },
             seed: 1,
         }
     }
@@ -194,28 +215,28 @@ impl Settings {
                     .filter(|theta| *theta > 0.0 && *theta <= 5.0)
                     .ok_or("a number above 0 to 5 (for 0 take the law uniform)")?;
             }
-            "hot-keys" => self.hot_keys = share(value)?,
-            "hot-requests" => self.hot_requests = share(value)?,
+            "hot-keys" => self.hot.keys = share(value)?,
+            "hot-requests" => self.hot.requests = share(value)?,
             "inserts" => self.inserts = share(value)?,
             "one-time" => self.one_time = share(value)?,
             "base" => {
-                self.base = law_by_name(value)
+                self.burst.base = law_by_name(value)
                     .filter(|law| matches!(law, Law::Zipfian | Law::Hotspot | Law::Uniform))
                     .ok_or_else(|| one_of(value, &["zipfian", "hotspot", "uniform"]))?;
             }
-            "at" => self.at = whole(value, 0, 1 << 48)?,
-            "burst-bytes" => self.burst_bytes = whole(value, 1, 1 << 44)?,
-            "burst-sizes" => self.burst_sizes = range(value).ok_or("FROM:TO in bytes, both from 1 to 1g")?,
+            "at" => self.burst.at = whole(value, 0, 1 << 48)?,
+            "burst-bytes" => self.burst.bytes = whole(value, 1, 1 << 44)?,
+            "burst-sizes" => self.burst.sizes = range(value).ok_or("FROM:TO in bytes, both from 1 to 1g")?,
             "day" => {
-                self.day_s =
+                self.drift.day_s =
                     seconds(value).filter(|s| *s > 0).ok_or("a duration such as 90s, 30m, 12h, 1d")?;
             }
             "swing" => {
-                self.swing = number(value)
+                self.drift.swing = number(value)
                     .filter(|swing| (1.0..=1000.0).contains(swing))
                     .ok_or("a ratio from 1 to 1000")?;
             }
-            "audiences" => self.audiences = whole(value, 1, 1024)?,
+            "audiences" => self.drift.audiences = whole(value, 1, 1024)?,
             "reads" => self.reads = share(value)?,
             "deletes" => self.deletes = share(value)?,
             "rate" => {
@@ -223,12 +244,13 @@ impl Settings {
                     .filter(|rate| (1e-6..=1e12).contains(rate))
                     .ok_or("requests per second from 0.000001 to 1000g")?;
             }
-            "sizes" => self.sizes = Sizes::parse(value).ok_or_else(|| one_of(value, Sizes::VALUES))?,
-            "key-bytes" if value == "law" => self.key_bytes = None,
-            "key-bytes" => self.key_bytes = Some(whole(value, 1, u64::from(KEY_BYTES_MAX))? as u16),
-            "ttls" => self.ttls = Ttls::parse(value).ok_or_else(|| one_of(value, Ttls::VALUES))?,
+            "sizes" => self.items.sizes = Sizes::parse(value).ok_or_else(|| one_of(value, Sizes::VALUES))?,
+            "key-bytes" if value == "law" => self.items.key_bytes = None,
+            "key-bytes" => self.items.key_bytes = Some(whole(value, 1, u64::from(KEY_BYTES_MAX))? as u16),
+            "ttls" => self.items.ttls = Ttls::parse(value).ok_or_else(|| one_of(value, Ttls::VALUES))?,
             "penalties" => {
-                self.penalties = Penalties::parse(value).ok_or_else(|| one_of(value, Penalties::VALUES))?;
+                self.items.penalties =
+                    Penalties::parse(value).ok_or_else(|| one_of(value, Penalties::VALUES))?;
             }
             _ => self.seed = value.parse().map_err(|_| "a whole number below 2^64".to_owned())?,
         }
@@ -241,7 +263,7 @@ impl Settings {
             return Err(format!("reads={} and deletes={} are more than 1", self.reads, self.deletes));
         }
         let hours = self.requests as f64 / self.rate / 3600.0;
-        let swing = if self.law == Law::Drift { self.swing } else { 1.0 };
+        let swing = if self.law == Law::Drift { self.drift.swing } else { 1.0 };
         if self.requests as f64 / self.rate >= f64::from(u32::MAX) / swing {
             return Err(format!(
                 "requests={} at rate={} last {hours:.0} hours, longer than a trace's 32 bits of \
@@ -250,24 +272,27 @@ impl Settings {
             ));
         }
         if self.law == Law::Burst {
-            let (from, to) = self.burst_sizes;
+            let (from, to) = self.burst.sizes;
             if u64::from(to) < 2 * u64::from(from) {
                 return Err(format!(
                     "burst-sizes={from}:{to} is too narrow for a given sum; TO is at least 2 x FROM"
                 ));
             }
-            if self.burst_bytes < u64::from(from) {
-                return Err(format!("burst-bytes={} is less than one item of {from}", self.burst_bytes));
+            if self.burst.bytes < u64::from(from) {
+                return Err(format!("burst-bytes={} is less than one item of {from}", self.burst.bytes));
             }
-            if self.burst_bytes / u64::from(from) > 100_000_000 {
-                return Err(format!("burst-bytes={} in items of {from} are too many keys", self.burst_bytes));
+            if self.burst.bytes / u64::from(from) > 100_000_000 {
+                return Err(format!("burst-bytes={} in items of {from} are too many keys", self.burst.bytes));
             }
-            if self.at > self.requests {
-                return Err(format!("at={} lies behind the last of requests={}", self.at, self.requests));
+            if self.burst.at > self.requests {
+                return Err(format!(
+                    "at={} lies behind the last of requests={}",
+                    self.burst.at, self.requests
+                ));
             }
         }
-        if self.law == Law::Drift && self.audiences > self.keys {
-            return Err(format!("audiences={} are more than keys={}", self.audiences, self.keys));
+        if self.law == Law::Drift && self.drift.audiences > self.keys {
+            return Err(format!("audiences={} are more than keys={}", self.drift.audiences, self.keys));
         }
         Ok(())
     }
@@ -278,24 +303,24 @@ impl Settings {
             "keys" => self.keys.to_string(),
             "requests" => self.requests.to_string(),
             "theta" => self.theta.to_string(),
-            "hot-keys" => self.hot_keys.to_string(),
-            "hot-requests" => self.hot_requests.to_string(),
+            "hot-keys" => self.hot.keys.to_string(),
+            "hot-requests" => self.hot.requests.to_string(),
             "inserts" => self.inserts.to_string(),
             "one-time" => self.one_time.to_string(),
-            "base" => self.base.name().to_owned(),
-            "at" => self.at.to_string(),
-            "burst-bytes" => self.burst_bytes.to_string(),
-            "burst-sizes" => format!("{}:{}", self.burst_sizes.0, self.burst_sizes.1),
-            "day" => format!("{}s", self.day_s),
-            "swing" => self.swing.to_string(),
-            "audiences" => self.audiences.to_string(),
+            "base" => self.burst.base.name().to_owned(),
+            "at" => self.burst.at.to_string(),
+            "burst-bytes" => self.burst.bytes.to_string(),
+            "burst-sizes" => format!("{}:{}", self.burst.sizes.0, self.burst.sizes.1),
+            "day" => format!("{}s", self.drift.day_s),
+            "swing" => self.drift.swing.to_string(),
+            "audiences" => self.drift.audiences.to_string(),
             "reads" => self.reads.to_string(),
             "deletes" => self.deletes.to_string(),
             "rate" => self.rate.to_string(),
-            "sizes" => self.sizes.to_string(),
-            "key-bytes" => self.key_bytes.map_or("law".to_owned(), |n| n.to_string()),
-            "ttls" => self.ttls.to_string(),
-            "penalties" => self.penalties.to_string(),
+            "sizes" => self.items.sizes.to_string(),
+            "key-bytes" => self.items.key_bytes.map_or("law".to_owned(), |n| n.to_string()),
+            "ttls" => self.items.ttls.to_string(),
+            "penalties" => self.items.penalties.to_string(),
             _ => self.seed.to_string(),
         }
     }

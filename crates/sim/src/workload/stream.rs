@@ -25,11 +25,17 @@ struct Clock {
 impl Clock {
     fn new(settings: &Settings) -> Clock {
         let amplitude = match settings.law {
-            Law::Drift => (settings.swing - 1.0) / (settings.swing + 1.0),
+            Law::Drift => (settings.drift.swing - 1.0) / (settings.drift.swing + 1.0),
             _ => 0.0,
         };
         let mean_step_s = 1.0 / settings.rate;
-        Clock { begin_s: 0.0, step_s: mean_step_s, mean_step_s, amplitude, day_s: settings.day_s as f64 }
+        Clock {
+            begin_s: 0.0,
+            step_s: mean_step_s,
+            mean_step_s,
+            amplitude,
+            day_s: settings.drift.day_s as f64,
+        }
     }
 
     /// Starts a block of requests at this ordinal.
@@ -115,10 +121,10 @@ impl<K: Keys> Source for Stream<K> {
     fn fields(&self) -> Fields {
         Fields {
             times: true,
-            sizes: self.settings.sizes != Sizes::None,
+            sizes: self.settings.items.sizes != Sizes::None,
             ops: true,
-            ttls: self.settings.ttls != Ttls::None,
-            penalties: self.settings.penalties != Penalties::None,
+            ttls: self.settings.items.ttls != Ttls::None,
+            penalties: self.settings.items.penalties != Penalties::None,
         }
     }
 
@@ -175,8 +181,8 @@ impl ColdItems {
 impl<K: Keys> Burst<K> {
     pub(super) fn new(keys: K, settings: &Settings) -> Burst<K> {
         let base = Stream::new(keys, settings);
-        let (from, to) = settings.burst_sizes;
-        let cold = ColdItems { next_key: settings.keys, bytes_left: settings.burst_bytes, from, to };
+        let (from, to) = settings.burst.sizes;
+        let cold = ColdItems { next_key: settings.keys, bytes_left: settings.burst.bytes, from, to };
         let mut counted = cold.clone();
         while counted.next(&base.attributes).is_some() {}
         Burst { base, cold_keys: counted.next_key - cold.next_key, cold }
@@ -201,9 +207,9 @@ impl<K: Keys> Burst<K> {
 
 impl<K: Keys> Source for Burst<K> {
     fn fill(&mut self, into: &mut Vec<Request>, most: usize) -> Result<usize, SourceError> {
-        let until = self.base.settings.at.saturating_sub(self.base.position);
+        let until = self.base.settings.burst.at.saturating_sub(self.base.position);
         let mut got = self.base.fill(into, (most as u64).min(until) as usize)?;
-        if self.base.position >= self.base.settings.at {
+        if self.base.position >= self.base.settings.burst.at {
             got += self.fill_cold(into, most - got);
             if self.cold.bytes_left == 0 {
                 got += self.base.fill(into, most - got)?;

@@ -100,16 +100,16 @@ fn time_is_spent_where_it_is_spent() {
     let transfer = profile.transfer_ns(profile.word_line_bytes() as u64);
     let id = |lun| BlockId { lun, block: 0 };
     let one = nand.program(0, id(0), 0, &line(1)).unwrap();
-    assert_eq!((one.start, one.accepted, one.end), (0, transfer, transfer + profile.program_ns));
+    assert_eq!((one.start, one.accepted, one.end), (0, transfer, transfer + profile.times.program_ns));
     let other_channel = nand.program(0, id(1), 0, &line(1)).unwrap();
     assert_eq!(other_channel.end, one.end);
     let same_bus = nand.program(0, id(4), 0, &line(1)).unwrap();
     assert_eq!((same_bus.start, same_bus.end), (transfer, one.end + transfer));
     let same_die = nand.erase(0, BlockId { lun: 0, block: 1 }).unwrap();
-    assert_eq!((same_die.start, same_die.end), (one.end, one.end + profile.erase_ns));
+    assert_eq!((same_die.start, same_die.end), (one.end, one.end + profile.times.erase_ns));
     let mut page = vec![0; 4096];
     let read = nand.read(1, id(1), 0, &mut page).unwrap();
-    assert_eq!(read.end, one.end + profile.read_ns + profile.transfer_ns(4096));
+    assert_eq!(read.end, one.end + profile.times.read_ns + profile.transfer_ns(4096));
     assert_eq!(nand.bus_busy_ns(0), 2 * transfer);
     assert_eq!(nand.latencies().map(Histogram::count), [1, 3, 1]);
 }
@@ -122,7 +122,7 @@ fn a_read_waits_for_what_is_under_way_only() {
         let id = BlockId { lun: 0, block: 0 };
         let ends: Vec<_> = (0..4).map(|i| nand.program(0, id, i * 4, &line(1)).unwrap().end).collect();
         let mut page = vec![0; 4096];
-        let long = profile.read_ns + profile.transfer_ns(4096);
+        let long = profile.times.read_ns + profile.transfer_ns(4096);
         // In the midst of the second program, two reads.
         let at = (ends[0] + ends[1]) / 2;
         let before = if reads_first { ends[1] } else { ends[3] };

@@ -96,10 +96,10 @@ fn reads_in_a_queue_run_side_by_side() {
     for done in done {
         assert_eq!((done.result, &*done.buffer), (Ok(()), &*pages(0, done.token * 4, 1)));
     }
-    assert!(ssd.now_ns() - began < 2 * profile().read_ns, "eight dies");
+    assert!(ssd.now_ns() - began < 2 * profile().times.read_ns, "eight dies");
     let began = ssd.now_ns();
     (0..8).for_each(|page| drop(read(&*device, 0, page * 4)));
-    assert!(ssd.now_ns() - began > 8 * profile().read_ns, "one after another");
+    assert!(ssd.now_ns() - began > 8 * profile().times.read_ns, "one after another");
 }
 
 #[test]

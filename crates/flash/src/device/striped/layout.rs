@@ -23,7 +23,7 @@ impl Layout {
     pub(super) fn new(zones: &[u32]) -> Option<Layout> {
         let usable: Vec<u32> = zones.iter().map(|zones| zones.saturating_sub(LABEL_ZONES)).collect();
         let least = usable.iter().copied().min().filter(|least| *least > 0)?;
-        // A device that is so many times as long as the shortest one is not used whole.
+        // A device that is more than `most` times as long as the shortest one is not used whole.
         let most = CHANNELS_MAX / usable.len() as u32;
         let channels_of = |zones: u32, rows: u32| (zones / rows).min(most);
         let used = |rows: u32| {

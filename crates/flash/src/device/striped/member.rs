@@ -2,7 +2,7 @@ use crate::device::{Device, DeviceCounters, DeviceError, MemberStatus, ZoneId};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// So many appends and erasures that fail, without an append in between that succeeds, mean that the device has failed.
+/// Three appends and erasures that fail, without an append in between that succeeds, mean that the device has failed.
 /// Fewer than the failures after which the tier gives up.
 const FAILURES_MAX: u32 = 3;
 /// What is wrong with a zone whose device has failed.
@@ -104,7 +104,7 @@ impl Member {
         self.device.counters()
     }
 
-    /// What is shown of the member, which has so many zones of the set.
+    /// What is shown of the member, which has `zones` zones of the set.
     pub(super) fn status(&self, zones: u32) -> MemberStatus {
         let (name, counters) = (self.device.describe(), self.counters());
         MemberStatus { name, zones, counters, has_failed: self.has_failed() }

@@ -8,9 +8,9 @@ use crate::tier::status::TimeSlice;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// The log table is swept for one entry in so many.
+/// The log table is swept for one entry in 64.
 const SWEPT_PART: u64 = 64;
-/// The log table is swept when there is a number to be freed for so many free ones.
+/// The log table is swept when there is a number to be freed for 8 free ones.
 const IDS_PART: usize = 8;
 
 /// Numbers of the log table that mean no segment any more, while entries with them are in the table.
@@ -51,9 +51,9 @@ impl Log {
         }
     }
 
-    /// Gives up so many entries of the log table, which have these numbers. A sweep reads all of the table, so it takes
-    /// place when there is enough to take out, or numbers or entries are few. Then the numbers can be given to new
-    /// segments.
+    /// Gives up `entries` entries of the log table, which have these numbers. A sweep reads all of the table, so it
+    /// takes place when there is enough to take out, or numbers or entries are few. Then the numbers can be given to
+    /// new segments.
     pub(super) fn free_ids(&self, ids: &[u16], entries: u64) {
         if ids.is_empty() {
             return;

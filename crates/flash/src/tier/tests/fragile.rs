@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 #[derive(Clone)]
 pub(super) struct FragileDevice {
     inner: Arc<dyn Device>,
-    /// So many more reads succeed. Then the device is gone.
+    /// The number of reads that succeed. Then the device is gone.
     reads_left: Arc<AtomicI64>,
 }
 
@@ -22,7 +22,7 @@ impl FragileDevice {
         FragileDevice { inner: Arc::new(inner), reads_left: Arc::new(AtomicI64::new(i64::MAX)) }
     }
 
-    /// The device is gone after so many more reads.
+    /// The device is gone after this number of further reads.
     pub(super) fn fail_after(&self, reads: i64) {
         self.reads_left.store(reads, Ordering::SeqCst);
     }

@@ -20,12 +20,12 @@ enum Step {
     Get(u16),
     /// Puts of keys that nobody asks for, to move everything along.
     Fill(u8),
-    /// Invalidations of so many of those keys, perhaps more than wait for a buffer.
+    /// Invalidations of a number of those keys, perhaps more than wait for a buffer.
     Hide(u16),
     Wait(u8),
     Tend,
     Flush,
-    /// The keys are deleted that begin with the name of this one, without so many of its last letters.
+    /// The keys are deleted that begin with the name of this one, without some of its last letters.
     DropPrefix {
         key: u16,
         less: usize,
@@ -141,7 +141,7 @@ impl Run {
     }
 }
 
-/// Runs the steps on a device of so many zones and pages of a zone, with keys below `keys`. With `works_at_once` the
+/// Runs the steps on a device of `zones` zones of `zone_pages` pages, with keys below `keys`. With `works_at_once` the
 /// tier works after every step, as if its threads were fast.
 fn run(
     (zones, zone_pages): (u32, u64),
