@@ -114,6 +114,30 @@ impl Both {
         })
     }
 
+    /// A part of a value is copied behind what is there.
+    fn copy_part(&self, key: u8, from: usize, bytes: usize) {
+        let Some(hit) = self.worker.peek(self.hash(&name(key)), &name(key)) else { return };
+        let value = &self.map[&name(key)].value;
+        let mut part = b"before".to_vec();
+        self.worker.copy_part(&hit, from, bytes, &mut part);
+        let rest = value.get(from..).unwrap_or_default();
+        assert_eq!(part, [&b"before"[..], &rest[..bytes.min(rest.len())]].concat());
+    }
+
+    /// A walk meets every key.
+    fn walk(&mut self) {
+        let (mut keys, mut bucket) = (BTreeSet::new(), Some(0));
+        while let Some(from) = bucket {
+            let walk = self.worker.walk(from, 100, &mut |_, hit| {
+                keys.insert(hit.item.key().to_vec());
+                false
+            });
+            bucket = walk.next;
+        }
+        assert_eq!(keys, self.map.keys().cloned().collect());
+        assert_eq!(self.cache.items_not_flushed(), self.map.len() as u64);
+    }
+
     fn step(&mut self, step: Step) {
         match step {
             Step::Keep(key) => {
@@ -192,26 +216,8 @@ impl Both {
                 };
                 assert_eq!(copied, expected);
             }
-            Step::Part(key, from, bytes) => {
-                let Some(hit) = self.worker.peek(self.hash(&name(key)), &name(key)) else { return };
-                let value = &self.map[&name(key)].value;
-                let mut part = b"before".to_vec();
-                self.worker.copy_part(&hit, from, bytes, &mut part);
-                let rest = value.get(from..).unwrap_or_default();
-                assert_eq!(part, [&b"before"[..], &rest[..bytes.min(rest.len())]].concat());
-            }
-            Step::Walk => {
-                let (mut keys, mut bucket) = (BTreeSet::new(), Some(0));
-                while let Some(from) = bucket {
-                    let walk = self.worker.walk(from, 100, &mut |_, hit| {
-                        keys.insert(hit.item.key().to_vec());
-                        false
-                    });
-                    bucket = walk.next;
-                }
-                assert_eq!(keys, self.map.keys().cloned().collect());
-                assert_eq!(self.cache.items_not_flushed(), self.map.len() as u64);
-            }
+            Step::Part(key, from, bytes) => self.copy_part(key, from, bytes),
+            Step::Walk => self.walk(),
             Step::Flush => {
                 self.cache.flush(None);
                 self.map.clear();

@@ -296,6 +296,25 @@ fn overwrites_and_nested_prefixes_agree_with_a_map() {
     }
 }
 
+/// Tells the other threads that this one has failed.
+struct Fails<'a>(&'a AtomicBool);
+
+impl Drop for Fails<'_> {
+    fn drop(&mut self) {
+        self.0.store(std::thread::panicking() || self.0.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+}
+
+/// The key with this number, which has one of 4 prefixes and one of 16 longer ones.
+fn prefixed_key(number: u64) -> Vec<u8> {
+    format!("{}:{}:{number}", number % 4, number % 16).into_bytes()
+}
+
+/// The version that a value begins with.
+fn version_of(value: &[u8]) -> u64 {
+    u64::from_le_bytes(value[..8].try_into().unwrap())
+}
+
 #[test]
 fn with_many_threads_nothing_deleted_is_read_and_nothing_stored_later_is_lost() {
     const KEYS: u64 = 512;
@@ -307,15 +326,7 @@ fn with_many_threads_nothing_deleted_is_read_and_nothing_stored_later_is_lost() 
     let floors: Vec<AtomicU64> = (0..KEYS).map(|_| AtomicU64::new(0)).collect();
     let stored: Vec<AtomicU64> = (0..KEYS).map(|_| AtomicU64::new(0)).collect();
     let failed = AtomicBool::new(false);
-    let key_of = |number: u64| format!("{}:{}:{number}", number % 4, number % 16).into_bytes();
-    let version_of = |value: &[u8]| u64::from_le_bytes(value[..8].try_into().unwrap());
     let goes_on = || Instant::now() < until && !failed.load(Ordering::Relaxed);
-    struct Fails<'a>(&'a AtomicBool);
-    impl Drop for Fails<'_> {
-        fn drop(&mut self) {
-            self.0.store(std::thread::panicking() || self.0.load(Ordering::Relaxed), Ordering::Relaxed);
-        }
-    }
     let deletes = AtomicU64::new(0);
     std::thread::scope(|scope| {
         for number in 0..WRITERS as u64 {
@@ -330,9 +341,9 @@ fn with_many_threads_nothing_deleted_is_read_and_nothing_stored_later_is_lost() 
                     let key = (turn * 7 % KEYS / WRITERS as u64) * WRITERS as u64 + number;
                     let value = [&turn.to_le_bytes()[..], &[0; 200]].concat();
                     let floor_before = floors[key as usize].load(Ordering::SeqCst);
-                    set(&mut worker, &key_of(key), &value);
+                    set(&mut worker, &prefixed_key(key), &value);
                     stored[key as usize].store(turn, Ordering::SeqCst);
-                    match get(&worker, &key_of(key)) {
+                    match get(&worker, &prefixed_key(key)) {
                         Some(found) => assert_eq!(version_of(&found), turn),
                         // Only a delete that began after the store may have it. Wait for that to be told.
                         None => {
@@ -363,7 +374,7 @@ fn with_many_threads_nothing_deleted_is_read_and_nothing_stored_later_is_lost() 
                 } else {
                     format!("{0}:{0}:", turn % 16)
                 };
-                let is_covered = |key: &u64| key_of(*key).starts_with(prefix.as_bytes());
+                let is_covered = |key: &u64| prefixed_key(*key).starts_with(prefix.as_bytes());
                 let before: Vec<(u64, u64)> = (0..KEYS)
                     .filter(is_covered)
                     .map(|key| (key, stored[key as usize].load(Ordering::SeqCst)))
@@ -378,7 +389,7 @@ fn with_many_threads_nothing_deleted_is_read_and_nothing_stored_later_is_lost() 
                     floors[key as usize].fetch_max(last, Ordering::SeqCst);
                 }
                 for (key, version) in before {
-                    if let Some(found) = get(&worker, &key_of(key)) {
+                    if let Some(found) = get(&worker, &prefixed_key(key)) {
                         assert!(version_of(&found) > version, "{key}: {version} was deleted by {prefix}");
                     }
                 }

@@ -24,7 +24,7 @@ const TOTAL_CONNECTIONS: &str = "STAT total_connections ";
 enum Cut {
     Whole,
     EveryByte,
-    /// In two pieces, the first of so many bytes.
+    /// In two pieces, the first of this length.
     Behind(usize),
     /// In one piece, before any reply is read.
     AllAtOnce,
