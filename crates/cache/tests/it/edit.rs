@@ -138,6 +138,12 @@ impl Both {
         assert_eq!(self.cache.items_not_flushed(), self.map.len() as u64);
     }
 
+    fn flush(&mut self) {
+        self.cache.flush(None);
+        self.map.clear();
+        assert_eq!(self.cache.items_not_flushed(), 0);
+    }
+
     fn step(&mut self, step: Step) {
         match step {
             Step::Keep(key) => {
@@ -218,11 +224,7 @@ impl Both {
             }
             Step::Part(key, from, bytes) => self.copy_part(key, from, bytes),
             Step::Walk => self.walk(),
-            Step::Flush => {
-                self.cache.flush(None);
-                self.map.clear();
-                assert_eq!(self.cache.items_not_flushed(), 0);
-            }
+            Step::Flush => self.flush(),
         }
         self.worker.quiesce();
         for key in (0..6).map(name) {
