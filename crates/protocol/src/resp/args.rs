@@ -51,6 +51,40 @@ impl ExactSizeIterator for Args<'_> {}
 /// then reads as a line.
 #[inline]
 pub(super) fn short_length(input: &[u8], from: usize) -> Option<(usize, usize)> {
+    // The longest one, `$12345\r\n`, has eight bytes: they are read at once.
+    let Some(&[dollar, a, b, c, d, e, f, g]) = input.get(from..)?.first_chunk() else {
+        return short_length_by_bytes(input, from);
+    };
+    const END: [u8; 2] = *b"\r\n";
+    if dollar != b'$' {
+        return None;
+    }
+    let one = digit(a)?;
+    if [b, c] == END {
+        return Some((one, from + 4));
+    }
+    if one == 0 {
+        return None;
+    }
+    let two = one * 10 + digit(b)?;
+    if [c, d] == END {
+        return Some((two, from + 5));
+    }
+    let three = two * 10 + digit(c)?;
+    if [d, e] == END {
+        return Some((three, from + 6));
+    }
+    let four = three * 10 + digit(d)?;
+    if [e, f] == END {
+        return Some((four, from + 7));
+    }
+    let five = four * 10 + digit(e)?;
+    ([f, g] == END).then_some((five, from + 8))
+}
+
+/// As [`short_length`], one byte after the other: where fewer than eight bytes are left.
+#[inline(never)]
+fn short_length_by_bytes(input: &[u8], from: usize) -> Option<(usize, usize)> {
     if *input.get(from)? != b'$' {
         return None;
     }
@@ -109,6 +143,21 @@ pub fn decimal(text: &[u8]) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lengths_read_at_once_are_those_read_byte_by_byte() {
+        const SYMBOLS: &[u8; 5] = b"01x\r\n";
+        for digits in 0..=8 {
+            for number in 0..SYMBOLS.len().pow(digits) {
+                let tail =
+                    (0..digits).map(|place| SYMBOLS[number / SYMBOLS.len().pow(place) % SYMBOLS.len()]);
+                let text: Vec<u8> = [b'$'].into_iter().chain(tail).collect();
+                assert_eq!(short_length(&text, 0), short_length_by_bytes(&text, 0), "{text:?}");
+            }
+        }
+        assert_eq!(short_length(b"*1\r\n$12\r\nx", 4), Some((12, 9)));
+        assert_eq!(short_length(b"12345678", 0), None);
+    }
 
     #[test]
     fn numbers_are_as_strict_as_those_of_redis() {

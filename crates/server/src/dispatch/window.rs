@@ -73,7 +73,15 @@ pub(super) fn push<'a, W>(
     push_hashed(window, executor, place, (key, executor.hash(key)), what);
 }
 
-/// The same, for a key whose item has this hash.
+/// Puts what concerns no key into the window.
+#[inline(always)]
+pub(super) fn push_without_key<W>(window: &mut Window<'_, W>, place: Place, what: impl Into<W>) {
+    let Place { connection, end } = place;
+    let at = LookupStage::Absent;
+    window.push(WindowOp { connection, end, hash: KeyHash(0), key: &[], at, what: what.into() });
+}
+
+/// As [`push`], for a key whose item has this hash.
 #[inline(always)]
 pub(super) fn push_hashed<'a, W>(
     window: &mut Window<'a, W>,

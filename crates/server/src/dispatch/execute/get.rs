@@ -92,7 +92,7 @@ impl Executor {
 
     /// The value of an item as it is shown, and where it comes from if it is large. `None` = there is no memory to
     /// stream it.
-    #[inline]
+    #[inline(always)]
     pub(super) fn shown_value<'h>(&self, hit: &'h Hit<'_>) -> Option<(ItemValue<'h>, Option<ValueSource>)> {
         match hit.value() {
             Value::Whole(value) => Some((ItemValue::Whole(value), None)),
@@ -223,14 +223,14 @@ impl Executor {
             ValueWanted::Yes => true,
             ValueWanted::UnlessCas(known) => known != self.shown_cas(hit.cas()),
         };
-        let (value, source) = match wants_value.then(|| self.shown_value(&hit)) {
-            None => (None, None),
-            Some(Some((value, source))) => (Some(value), source),
-            Some(None) => {
+        let (mut value, mut source) = (None, None);
+        if wants_value {
+            let Some(shown) = self.shown_value(&hit) else {
                 compose(Outcome::Read(ReadOutcome::NoMemoryToShow));
                 return;
-            }
-        };
+            };
+            (value, source) = (Some(shown.0), shown.1);
+        }
         let (state, expiry) = (hit.item.state(), hit.expiry());
         let is_stale = state.has(State::STALE);
         let token_taken = state.has(State::TOKEN_SENT) && !created;

@@ -10,7 +10,7 @@ use crate::dispatch::execute::Executor;
 use crate::dispatch::interpreter::Interpreter;
 use crate::dispatch::operation::Get;
 use crate::dispatch::progress::{KeyRead, RestOfLine};
-use crate::dispatch::window::{Hints, Progressed, Window, WindowOp, push};
+use crate::dispatch::window::{Hints, Progressed, Window, WindowOp, push, push_without_key};
 use crate::io::Ready;
 use crate::latency::Class;
 use larder_cache::{KeyHash, LookupStage, TagMatch};
@@ -50,7 +50,7 @@ impl Memcached {
                 cursor.go_on(ready);
                 continue;
             }
-            let (what, consumed, ends_window) = match parse(&input[cursor.at..], &self.parse_options) {
+            let (what, consumed) = match parse(&input[cursor.at..], &self.parse_options) {
                 Step::NeedMore { at_least } => {
                     ready.connection.input_wanted = at_least;
                     return false;
@@ -59,7 +59,7 @@ impl Memcached {
                 Step::Request { request: Request::Get(get), consumed }
                     if get.exptime.is_some() && !ready.connection.may_do_all() =>
                 {
-                    (Work::Reject { error: reply::READ_ONLY, swallow: 0 }, consumed, true)
+                    (Work::Reject { error: reply::READ_ONLY, swallow: 0 }, consumed)
                 }
                 Step::Request { request: Request::Get(get), consumed } => {
                     let mut keys = get.keys;
@@ -70,27 +70,24 @@ impl Memcached {
                     cursor.keys = Some((keys, read, cursor.at + consumed));
                     continue;
                 }
-                Step::Request { request, consumed } => (Work::Request(request), consumed, false),
+                Step::Request { request, consumed } => {
+                    cursor.at += consumed;
+                    let key = plain_key(&request);
+                    push(window, executor, cursor.place(), key, Work::Request(request));
+                    continue;
+                }
                 Step::Upload { consumed, .. } => {
                     let line = &input[cursor.at..cursor.at + consumed];
-                    (Work::Upload(line), consumed, true)
+                    (Work::Upload(line), consumed)
                 }
-                Step::Reject { error, consumed, swallow } => {
-                    (Work::Reject { error, swallow }, consumed, true)
-                }
-                Step::Close => (Work::Close(""), input.len() - cursor.at, true),
-                Step::Refuse(error) => (Work::Close(error), input.len() - cursor.at, true),
+                Step::Reject { error, consumed, swallow } => (Work::Reject { error, swallow }, consumed),
+                Step::Close => (Work::Close(""), input.len() - cursor.at),
+                Step::Refuse(error) => (Work::Close(error), input.len() - cursor.at),
             };
             cursor.at += consumed;
-            let key = match &what {
-                Work::Request(request) => plain_key(request),
-                _ => &[],
-            };
-            push(window, executor, cursor.place(), key, what);
+            push_without_key(window, cursor.place(), what);
             // What follows a data block still to come, or a refusal, is known only once that is dealt with.
-            if ends_window {
-                return true;
-            }
+            return true;
         }
     }
 
