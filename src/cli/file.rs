@@ -248,6 +248,9 @@ fn instead_of_key(key: &str) -> Option<&'static str> {
 
 /// What to write instead of a flag that is none any more.
 pub(super) fn instead_of_flag(long: &str) -> Option<String> {
+    if long == "inline-value-bytes" {
+        return Some("values above 1 KiB stand apart from their keys: leave it out".to_owned());
+    }
     let name = long.strip_prefix("flash-")?;
     if name == "format" {
         return Some("the command 'larder format-flash' erases a device, with the flags of serve".to_owned());

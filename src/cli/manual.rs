@@ -1,4 +1,4 @@
-//! Man pages and completions for shells, made from the tables of flags: `larder man` and `larder completions SHELL`.
+//! Man pages and completions for shells, made from the table of settings: `larder man` and `larder completions SHELL`.
 
 use std::ffi::OsString;
 use std::path::Path;

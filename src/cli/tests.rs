@@ -169,6 +169,7 @@ fn a_flag_that_became_a_key_is_refused_with_the_key() {
     }
     refuses("--flash /x --flash-keep 50", "write fill = VALUE below [flash.tuning]");
     refuses("--flash /x --flash-reclaim quick", "the zone with the most garbage is freed");
+    refuses("--inline-value-bytes 64", "values above 1 KiB stand apart from their keys: leave it out");
     refuses("--flash /x --flash-ops heuristic", "how many zones are held erased: leave it out");
     refuses("--flash /x --flash-format", "the command 'larder format-flash' erases a device");
 }

@@ -23,6 +23,8 @@ sys.path[:0] = [HERE, os.path.dirname(HERE)]
 import results  # noqa: E402
 import support  # noqa: E402
 
+# A file of tests that takes longer hangs.
+FILE_SECONDS_MAX = 900
 # Those that take longest begin first.
 LONG = ["test_flash", "test_flash_restart", "test_flash_holds", "test_keep", "test_memory", "test_hostile"]
 CLOSING = re.compile(r"^(\d+) passed, (\d+) failed, (\d+) skipped$", re.MULTILINE)
@@ -37,14 +39,19 @@ def modules():
 def run_one(server, name):
     """Runs one file of tests in a process of its own; shows what it printed and returns its counts."""
     words = [sys.executable, os.path.abspath(__file__), "--server", server, "--jobs", "1", name]
-    done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                          errors="replace", check=False)
-    closing = CLOSING.findall(done.stdout)
+    try:
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              timeout=FILE_SECONDS_MAX, check=False)
+        printed, ended = done.stdout, "it ended with status %d" % done.returncode if done.returncode else ""
+    except subprocess.TimeoutExpired as late:
+        printed, ended = late.stdout or b"", "it has not ended after %d s" % FILE_SECONDS_MAX
+    printed = printed.decode("utf-8", "replace")
+    closing = CLOSING.findall(printed)
     counts = list(map(int, closing[-1])) if closing else [0, 0, 0]
-    if done.returncode and not counts[1]:
-        done.stdout += "FAIL %s: it ended with status %d\n" % (name, done.returncode)
+    if ended and not counts[1]:
+        printed += "FAIL %s: %s\n" % (name, ended)
         counts[1] = 1
-    print(CLOSING.sub("", done.stdout).rstrip(), flush=True)
+    print(CLOSING.sub("", printed).rstrip(), flush=True)
     return counts
 
 

@@ -188,6 +188,7 @@ class Replay(Case):
         self.assertEqual((played.status, played.errors), (0, ""))
         # What was due before may be sent behind its time, and nothing is sent before its time.
         self.assertLess(played.total("requests"), 2000 * 2.5 + 100)
+        self.assertGreater(played.total("requests"), 0)
 
     def test_a_server_that_is_not_there(self):
         played = replay("127.0.0.1:%d" % support.free_port(), "--workload", ZIPFIAN % "1k")

@@ -417,6 +417,10 @@ class Misbehaviour(TlsCase):
             ["openssl", "s_client", "-connect", "127.0.0.1:%d" % server.port, "-tls1_2", "-quiet", "-no_ign_eof"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         self.addCleanup(asked.kill)
+        # A server that says nothing would leave the next line of the client waited for.
+        alarm = threading.Timer(support.WAIT_SECONDS_MAX, asked.kill)
+        alarm.start()
+        self.addCleanup(alarm.cancel)
         asked.stdin.write(b"mn\r\n")
         asked.stdin.flush()
         self.assertTrue(any(b"MN" in line for line in asked.stdout))

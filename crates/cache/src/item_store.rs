@@ -158,7 +158,7 @@ impl ItemStore {
 
     /// Flushes everything that is stored now.
     pub(crate) fn flush(&self) {
-        self.floors.raise_flush(&self.memory, self.index.len());
+        self.floors.raise_flush(&self.memory, || self.index.len());
     }
 
     /// Flushes the items that are stored now and whose keys begin with `prefix`.

@@ -68,8 +68,9 @@ async def aiomcache_values(client):
     await client.set(b"large", LARGE)
     same(await client.get(b"large"), LARGE)
     await client.set(b"e", b"x", exptime=EXPIRY_SECONDS)
-    while await client.get(b"e") is not None:
-        await asyncio.sleep(0.02)
+    async with asyncio.timeout(60):
+        while await client.get(b"e") is not None:
+            await asyncio.sleep(0.02)
 
 
 async def emcache_storage(client):

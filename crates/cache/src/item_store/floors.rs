@@ -95,11 +95,11 @@ impl Floors {
         self.change.lock().expect("no panic under this lock")
     }
 
-    /// Flushes everything that is stored now, `entries` items: raises the flush floor above the birth of every column
-    /// that holds an item.
-    pub(crate) fn raise_flush(&self, memory: &Memory, entries: u64) {
+    /// Flushes everything that is stored now: raises the flush floor above the birth of every column that holds an
+    /// item. `entries` says how many items there are.
+    pub(crate) fn raise_flush(&self, memory: &Memory, entries: impl FnOnce() -> u64) {
         let _changing = self.lock();
-        self.flushed_entries.0.store(entries, Ordering::Relaxed);
+        self.flushed_entries.0.store(entries(), Ordering::Relaxed);
         self.raise_above_births(|floor| {
             if let Some(head) = memory.head() {
                 // First: what a client does not see any more must not come back with a later process.

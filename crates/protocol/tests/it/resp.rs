@@ -255,20 +255,22 @@ fn a_line_without_an_end_is_given_up_after_64_kib() {
     }
 }
 
-/// A client that sends a long request byte by byte must not make the parser read all of it again for each byte: 700,000
-/// looks that each read everything would take minutes.
+/// A client that sends a long request byte by byte must not make the parser read all of it again for each byte. What
+/// was read is overwritten here, so that a parser that looks at it again finds a fault.
 #[test]
 fn a_request_that_comes_in_small_pieces_is_read_once() {
     let count = 100_000;
     let mut input = format!("*{count}\r\n").into_bytes();
     (0..count).for_each(|_| input.extend_from_slice(b"$1\r\na\r\n"));
     let options = Options { request_bytes_max: input.len(), ..Options::default() };
-    let mut resume = Resume::default();
+    let (mut resume, mut seen) = (Resume::default(), input.clone());
     for cut in 0..input.len() {
-        assert!(matches!(parse(&input[..cut], &options, &mut resume), Step::NeedMore { .. }));
+        // An argument, and the line that counts them, have fewer bytes. The first byte says what the request is.
+        if cut > 32 {
+            seen[cut - 32] = b'x';
+        }
+        assert!(matches!(parse(&seen[..cut], &options, &mut resume), Step::NeedMore { .. }));
     }
-    let Step::Request { args, consumed } = parse(&input, &options, &mut resume) else {
-        panic!("it is whole")
-    };
+    let Step::Request { args, consumed } = parse(&seen, &options, &mut resume) else { panic!("it is whole") };
     assert_eq!((args.len(), consumed), (count, input.len()));
 }

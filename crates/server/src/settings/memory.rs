@@ -31,6 +31,7 @@ pub(super) const PAGES: Names<Pages> = Names(&[
 pub struct UserNamespace {
     /// The name of a user, as in the file of users.
     pub user: String,
-    /// The name of the namespace: 1 to [`NAMESPACE_BYTES_MAX`] printable bytes of ASCII, none of them the delimiter.
+    /// The name of the namespace: 1 to [`NAMESPACE_BYTES_MAX`](larder_cache::NAMESPACE_BYTES_MAX) printable bytes of
+    /// ASCII, none of them the delimiter.
     pub namespace: String,
 }

@@ -94,8 +94,7 @@ fn a_restart_knows_what_is_garbage() {
 
 #[test]
 fn what_is_merged_into_generations_stays() {
-    // Where the threads of the tier get no processor for a while, a half may lose some hundredths.
-    for (percent, lost_max, alwa_max) in [(25, 0.02, 3.0), (50, 0.15, 9.0)] {
+    for (percent, lost_max, alwa_max) in [(25, 0.02, 3.0), (50, 0.02, 9.0)] {
         let stats = overwritten(percent, 100, 8, lost_max, alwa_max);
         assert!(stats.zones_collected > 50 && stats.drops_of_all == 0, "{stats:?}");
     }

@@ -15,7 +15,7 @@ use larder_protocol::resp::{Args, Id, Resume, Step, flags, parse};
 use std::ops::ControlFlow;
 
 impl Resp {
-    /// Fills the window with the requests of one connection. As [`Resp::gather_text`].
+    /// Fills the window with the requests of one connection. As `gather_text` of memcached.
     #[inline]
     pub(super) fn gather_requests<'a, W: From<Work<'a>>>(
         &mut self,
