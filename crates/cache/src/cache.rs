@@ -19,6 +19,7 @@ use crate::save::{Saved, settle_flash};
 use crate::sizing::{NoCurve, Sizing, SizingCurves};
 use crate::temperature::{TemperatureKind, TemperatureStats};
 use crate::transfers::Transfers;
+use crate::watches::Watches;
 use larder_allocation::{WorthMode, WorthOptions};
 use larder_flash::Flash;
 use larder_item::{KeyHash, PrefixesFull};
@@ -52,8 +53,8 @@ pub struct Cache {
     flush_when_due: Mutex<()>,
     registered_workers: AtomicU32,
     recovered: Option<Recovered>,
-    /// Items may outlast this process: there is flash, or memory is kept.
-    pub(crate) is_lasting: bool,
+    /// Keys that are watched, and what else a writer has to do.
+    pub(crate) watches: Watches,
 }
 
 impl Cache {
@@ -117,7 +118,7 @@ impl Cache {
             flush_due_s: AtomicU32::new(flush_due_s as u32),
             flush_when_due: Mutex::default(),
             registered_workers: AtomicU32::new(0),
-            is_lasting,
+            watches: Watches::new(is_lasting),
             recovered,
         });
         if cache.recovered.is_some() {
@@ -462,6 +463,7 @@ impl Cache {
 
     fn flush_now(&self) {
         self.levels().flush();
+        self.watches.note_flush(b"");
         self.sizing.clear();
         self.keeper.wake();
     }
@@ -478,6 +480,7 @@ impl Cache {
             return Ok(());
         }
         self.levels().flush_prefix(prefix)?;
+        self.watches.note_flush(prefix);
         self.keeper.wake();
         Ok(())
     }

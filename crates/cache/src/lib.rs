@@ -76,6 +76,7 @@ mod selector;
 mod sizing;
 mod temperature;
 mod transfers;
+mod watches;
 mod worker;
 mod worth;
 
@@ -113,5 +114,5 @@ pub use temperature::{
 };
 pub use worker::{
     Absence, Copied, CopyTo, Edit, Edited, Fetch, GetBatch, Hit, LargeRead, Listed, Lookup, Made, Promotion,
-    Upload, Walk, Worker,
+    Upload, Walk, Watch, Worker,
 };

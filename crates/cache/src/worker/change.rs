@@ -368,9 +368,11 @@ impl Worker {
                         return None;
                     }
                     if item.expiry() == expiry {
+                        self.note_change(hash);
                         return Some(Touched::Done);
                     }
                     if self.cache.store.set_expiry(&guard, at, expiry) {
+                        self.note_change(hash);
                         self.changed_in_place(hash, key, &item);
                         return Some(Touched::Done);
                     }

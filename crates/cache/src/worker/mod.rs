@@ -7,7 +7,7 @@
 //! * `cas_numbers.rs` has the numbers that tell versions of items apart.
 //! * `chain.rs` fills and reads the chains of chunks of large values; `upload.rs` stores a value that arrives in parts.
 //! * `fetch.rs` looks on flash and brings items back into memory; `flash_side.rs` is what it needs for that.
-//! * `penalty.rs` notes misses, and writes to records what a miss of their key costs.
+//! * `penalty.rs` notes misses, and writes to records what a miss of their key costs. `watch.rs` watches keys.
 
 mod batch;
 mod cas_numbers;
@@ -21,6 +21,7 @@ mod open_columns;
 mod penalty;
 mod read;
 mod upload;
+mod watch;
 mod write;
 
 pub use batch::GetBatch;
@@ -29,6 +30,7 @@ pub use edit::{Copied, CopyTo, Edit, Edited, Made};
 pub use fetch::{Fetch, Promotion};
 pub use list::{Listed, Walk};
 pub use read::{Absence, Hit, Lookup};
+pub use watch::Watch;
 
 use crate::cache::Cache;
 use crate::counters::Counters;

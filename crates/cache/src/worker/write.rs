@@ -256,8 +256,8 @@ impl Worker {
             self.take_back(new);
             return Published::Changed;
         }
-        if self.cache.is_lasting {
-            self.outlast(&guard, hash, key, new, found.as_ref().map(|found| found.entry.location));
+        if self.cache.watches.extras.are_any() {
+            self.do_extras(&guard, hash, key, new, found.as_ref().map(|found| found.entry.location));
         }
         if price.is_none_or(|price| price.subclass().is_none()) {
             self.inherit_penalty(&guard, key, new, found.as_ref().map(|found| found.entry.location));
@@ -289,9 +289,13 @@ impl Worker {
     }
 
     /// Under the writer bit of the key's bucket: the record at `new` takes the place of that at `old`, for a later
-    /// process too.
+    /// process too, and for those who watch the key.
     #[cold]
-    fn outlast(&self, guard: &Guard<'_>, hash: KeyHash, key: &[u8], new: Location, old: Option<Location>) {
+    fn do_extras(&self, guard: &Guard<'_>, hash: KeyHash, key: &[u8], new: Location, old: Option<Location>) {
+        self.note_change(hash);
+        if !self.cache.watches.extras.is_lasting() {
+            return;
+        }
         if let Some(demoter) = &self.cache.demoter
             && demoter.has_journal()
         {
@@ -374,6 +378,7 @@ impl Worker {
         let Some(found) = bucket.find_at(at) else { return false };
         // Before the entry goes: without an entry, flash is asked for the key.
         self.invalidate(hash, guard.item(at).key());
+        self.note_change(hash);
         guard.revoke(at);
         bucket.remove(&found);
         drop(bucket);
@@ -397,6 +402,11 @@ impl Worker {
         let at = bucket.find(key, &store.key_reader(&guard)).map(|found| found.entry.location);
         let is_absent = at.is_none_or(|at| self.life(at, &guard.item(at)) != Life::Live);
         if is_absent {
+            if at.is_none()
+                && self.cache.demoter.as_ref().is_some_and(|demoter| demoter.flash().may_hold(hash))
+            {
+                self.note_change(hash);
+            }
             self.invalidate(hash, key);
             self.note_use(Digest::of(hash), key, UseRecord::gone);
         }

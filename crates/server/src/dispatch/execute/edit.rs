@@ -295,10 +295,14 @@ impl Decision<'_> {
             }
             Change::SetBit { offset, on } => {
                 let at = (offset / 8) as usize;
+                let grows = self.length() <= at;
                 let (byte, mask) = (&mut self.value_of_length(at + 1)[at], 0x80 >> (offset % 8));
                 let old = *byte & mask != 0;
                 *byte = if *on { *byte | mask } else { *byte & !mask };
                 self.seen.number = i64::from(old);
+                if old == *on && !grows {
+                    return Edit::Keep;
+                }
                 Edit::PutMade(Made { in_parts: true, ..self.made() })
             }
             Change::Add(delta) => self.add(*delta),
@@ -314,8 +318,13 @@ impl Decision<'_> {
                 self.seen.is_done = present.is_some_and(|present| present.hit.expiry() != Expiry::NEVER);
                 if self.seen.is_done { Edit::Expire(Expiry::NEVER) } else { Edit::Keep }
             }
-            Change::ShowAndExpire(Some(expiry)) if present.is_some() => self.expire(*expiry),
-            Change::ShowAndExpire(_) => Edit::Keep,
+            Change::ShowAndExpire(Some(expiry)) => match present {
+                Some(present) if (*expiry, present.hit.expiry()) != (Expiry::NEVER, Expiry::NEVER) => {
+                    self.expire(*expiry)
+                }
+                _ => Edit::Keep,
+            },
+            Change::ShowAndExpire(None) => Edit::Keep,
             Change::ShowAndRemove if present.is_some() => Edit::Remove,
             Change::ShowAndRemove => Edit::Keep,
             // Flash may have an item that could not be brought to memory.

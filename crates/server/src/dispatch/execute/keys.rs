@@ -4,7 +4,7 @@ use super::Executor;
 use super::parts::has_head;
 use crate::dispatch::item_key::client_key;
 use crate::dispatch::operation::ItemKey;
-use larder_cache::Expiry;
+use larder_cache::{Expiry, Watch};
 
 /// Up to this number of items are counted one by one, so that those that have expired do not count.
 const COUNTED_MAX: u64 = 10_000;
@@ -155,5 +155,10 @@ impl Executor {
     pub(in crate::dispatch) fn version_of(&self, key: &ItemKey<'_>) -> Option<(u64, Expiry)> {
         let hit = self.worker.peek(key.hash, key.key).filter(|hit| has_head(&self.worker, hit, key.head))?;
         Some((hit.cas(), hit.expiry()))
+    }
+
+    /// Watches a key whose item, if there is one, is in memory.
+    pub(in crate::dispatch) fn watch_key(&self, key: &ItemKey<'_>) -> Watch {
+        self.worker.watch(key.hash, key.key, |hit| has_head(&self.worker, hit, key.head))
     }
 }

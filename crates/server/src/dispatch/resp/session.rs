@@ -4,7 +4,7 @@ use super::clients::Client;
 use super::unfinished::{ManyKeys, Unfinished};
 use crate::dispatch::connection::SessionState;
 use crate::io::{Buffers, Charge};
-use larder_cache::{Expiry, KeyHash};
+use larder_cache::Watch;
 use larder_protocol::resp::{Args, Id, Keys, Resume, Version, command_of};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub struct Session {
     pub(in crate::dispatch) leaves_no_trace: bool,
     pub(in crate::dispatch) transaction: Option<Box<Transaction>>,
     /// The watched keys.
-    pub(in crate::dispatch) watched: HashMap<Vec<u8>, Watched>,
+    pub(in crate::dispatch) watched: HashMap<Vec<u8>, Watch>,
     /// What the watched keys take, in the account of connection buffers.
     watched_charge: Charge,
     /// How far an incomplete request at the front of the input was read.
@@ -119,13 +119,6 @@ impl OwnRequest {
     }
 }
 
-/// The hash of a watched key's item, and the version of the item when the watch began.
-pub(in crate::dispatch) struct Watched {
-    pub(in crate::dispatch) hash: KeyHash,
-    /// CAS number and expiry; `None` = there was no item.
-    pub(in crate::dispatch) version: Option<(u64, Expiry)>,
-}
-
 impl Session {
     pub(in crate::dispatch) fn new(client: Arc<Client>) -> Session {
         Session {
@@ -157,18 +150,18 @@ impl Session {
         self.client.set_state(self.version, queued, self.watched.len());
     }
 
-    /// Watches a key. `false` = there is no room for it.
+    /// Watches a key, as `begin` does. `false` = there is no room for it.
     pub(in crate::dispatch) fn watch(
         &mut self,
         key: &[u8],
-        watched: Watched,
+        begin: impl FnOnce() -> Watch,
         buffers: Option<&Arc<Buffers>>,
     ) -> bool {
         // The map has up to twice as many places as keys.
-        let bytes = (key.len() + 2 * size_of::<(Vec<u8>, Watched)>()) as u64;
+        let bytes = (2 * key.len() + Watch::BYTES + 2 * size_of::<(Vec<u8>, Watch)>()) as u64;
         let fits = buffers.is_none_or(|buffers| self.watched_charge.try_grow(buffers, bytes));
         if fits {
-            self.watched.insert(key.to_vec(), watched);
+            self.watched.insert(key.to_vec(), begin());
         }
         fits
     }

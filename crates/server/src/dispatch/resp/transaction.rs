@@ -1,17 +1,17 @@
 //! Transactions: `MULTI`, `EXEC`, `DISCARD`, `WATCH`, `UNWATCH`.
 //!
-//! `EXEC` is executed alone (see `crates/memory/src/gate.rs`): the versions of watched keys are compared and the
-//! commands are executed without anything in between. A command that fails is answered with its error, and the others
+//! `EXEC` is executed alone (see `crates/memory/src/gate.rs`): the watched keys are looked at and the commands are
+//! executed without anything in between. A command that fails is answered with its error, and the others
 //! are executed all the same, as in Redis.
 
 use super::compose::{say, say_error};
 use super::errors;
 use super::request::Call;
-use super::session::{Connection, Queued, Transaction, Watched};
+use super::session::{Connection, Queued, Transaction};
 use super::worker::Resp;
 use crate::dispatch::execute::Executor;
-use crate::dispatch::operation::ItemKey;
 use crate::dispatch::window::{Hints, Progressed};
+use larder_cache::Watch;
 use larder_protocol::resp::{Args, Command, command_of, compose as words, flags};
 use std::time::Instant;
 
@@ -84,9 +84,8 @@ impl Resp {
                 continue;
             }
             let item = room.item_key(key, |key| executor.hash(key));
-            let version = executor.version_of(&item);
             if session.watched_bytes() > watched_bytes_max
-                || !session.watch(key, Watched { hash: item.hash, version }, buffers)
+                || !session.watch(key, || executor.watch_key(&item), buffers)
             {
                 say_error(output, &errors::TOO_MANY_WATCHED);
                 return Progressed::Request;
@@ -133,8 +132,8 @@ impl Resp {
         }
         let state = self.shared.clone();
         let _alone = self.be_alone(executor, &state.gate, connection);
-        let is_unchanged = self.is_unchanged(executor, connection);
         let Some(session) = &mut connection.session else { return Progressed::Request };
+        let is_unchanged = session.watched.values().all(Watch::is_unchanged);
         session.forget_watched();
         let version = session.version;
         if is_unchanged {
@@ -185,16 +184,6 @@ impl Resp {
         self.settle_call(executor, connection, command, args, before, Some(started));
     }
 
-    /// Whether every watched key has the item that it had when the watch began.
-    fn is_unchanged(&mut self, executor: &mut Executor, connection: &Connection) -> bool {
-        let Resp { rooms: [room, _], .. } = self;
-        let Some(session) = &connection.session else { return true };
-        session.watched.iter().all(|(key, Watched { hash, version })| {
-            let item = room.item_key(key, |_| *hash);
-            executor.version_of(&ItemKey { hash: *hash, ..item }) == *version
-        })
-    }
-
     /// Brings all items of a transaction to memory. Returns `false` if one has to be waited for.
     fn bring_transaction(
         &mut self,
@@ -205,13 +194,7 @@ impl Resp {
         if !executor.has_flash() {
             return true;
         }
-        let session = connection.session.as_ref();
-        let watched: Vec<Vec<u8>> =
-            session.map_or(Vec::new(), |session| session.watched.keys().cloned().collect());
-        let are_watched_here = self.bring_keys(executor, connection, watched.iter().map(|key| &key[..]));
-        connection.progress.busy.is_none()
-            && self.bring_keys(executor, connection, transaction.keys())
-            && are_watched_here
+        self.bring_keys(executor, connection, transaction.keys())
     }
 
     /// `RESET` and the like: what the connection was in the middle of is forgotten.
