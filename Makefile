@@ -39,7 +39,7 @@ SIDE_BY_SIDE ?= yes
 # Tests that `make quick` leaves out because they take long: a part of a name names all tests with it.
 SLOW_TESTS := stress flood overwritten burst compared with_many_threads killed_at_any_moment bytes_that_were_changed \
 	a_mix_of_lifetimes log_table::tests tier::tests::model tier::tests::failures model:: sizing:: nodes:: namespaces::a_ \
-	takes_one_and_a_half_bytes what_takes_a_part a_batch_is_not_waited_for a_lost_device twin:: \
+	takes_one_and_a_half_bytes what_takes_a_part a_lost_device twin:: \
 	shared_lines:: tier::tests::holds
 
 # The memcached servers that the transcripts are checked against, where they are there: the release that Larder answers
@@ -79,10 +79,11 @@ tidy:
 program:
 	@$(STAGE) program cargo build --profile test --workspace --locked --bins --tests
 
-# One example in the documentation is a test: what the compiler refuses, in larder-memory.
+# One example in the documentation is a test: what the compiler refuses, in larder-memory. The whole workspace is named
+# so that nothing is compiled for it anew.
 unit:
 	@$(STAGE) unit cargo test --workspace --locked --no-fail-fast --tests || failed=yes; \
-	$(STAGE) "unit doc" cargo test -p larder-memory --locked --doc || failed=yes; [ -z "$$failed" ]
+	$(STAGE) "unit doc" cargo test --workspace --locked --doc || failed=yes; [ -z "$$failed" ]
 
 unit-quick:
 	@$(STAGE) unit-quick cargo test --workspace --locked --no-fail-fast --tests -- $(addprefix --skip ,$(SLOW_TESTS))
@@ -91,9 +92,8 @@ zns:
 	@$(STAGE) zns tests/zns/run.sh
 
 loom:
-	@RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom CARGO_PROFILE_RELEASE_LTO=off \
-		CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_DEBUG=0 $(STAGE) loom \
-		cargo test -p larder-index -p larder-memory -p larder-flash --release --locked --lib --test loom loom_
+	@RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom CARGO_PROFILE_TEST_DEBUG=0 $(STAGE) loom \
+		cargo test -p larder-index -p larder-memory -p larder-flash --locked --lib --test loom loom_
 
 miri:
 	@CARGO_TARGET_DIR=target/miri $(STAGE) miri tests/needs.sh \

@@ -5,31 +5,25 @@
 #
 # The targets are guided by coverage through libFuzzer, which works on the stable compiler: instrumentation is a pass
 # that rustc is told to run. Where that cannot be built (no C++ compiler), inputs are generated without guidance.
-# An input that fails is kept in fuzz/failures/; "cargo run --release -p larder-fuzz -- FILE" plays it again.
+# An input that fails is kept in fuzz/failures/; "cargo run --profile test -p larder-fuzz -- FILE" plays it again.
 set -u
 seconds=${1:-20}
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(dirname "$here")
 cd "$root" || exit 1
-target_dir=${CARGO_TARGET_DIR:-$root/target}/fuzz
-host=$(rustc -vV | sed -n 's/^host: //p')
-binary=$target_dir/$host/release/guided
-log=$target_dir/build.log
-mkdir -p "$target_dir" "$here/failures"
+target_dir=${CARGO_TARGET_DIR:-$root/target}
+binary=$target_dir/debug/guided
+log=$target_dir/fuzz/build.log
+mkdir -p "$target_dir/fuzz" "$here/failures"
 
 unguided() {
-    exec cargo run --quiet --release -p larder-fuzz -- --seconds "$seconds"
+    exec cargo run --quiet --profile test -p larder-fuzz -- --seconds "$seconds"
 }
 
+# As the tests are built, with debug assertions, and from the same dependencies.
 build() {
-    flags="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4"
-    flags="$flags -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table"
-    flags="$flags -Cllvm-args=-sanitizer-coverage-trace-compares"
-    # With a target named, build scripts and macros are not instrumented.
-    RUSTFLAGS="$flags" CARGO_TARGET_DIR=$target_dir \
-        CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
-        CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true \
-        cargo build --release --target "$host" -p larder-fuzz --bin guided --features guided >"$log" 2>&1
+    RUSTC_WORKSPACE_WRAPPER=$here/instrument.sh cargo build --profile test --workspace --locked \
+        --bin guided --features larder-fuzz/guided >"$log" 2>&1
 }
 
 if ! build; then
@@ -40,11 +34,11 @@ fi
 passed=0
 failed=0
 for target in parser dispatcher structured binary resp; do
-    corpus=$target_dir/corpus/$target
+    corpus=$target_dir/fuzz/corpus/$target
     mkdir -p "$corpus"
     export LARDER_FUZZ_TARGET=$target
     LARDER_FUZZ_WRITE_SEEDS=$corpus "$binary" -runs=1 >/dev/null 2>&1
-    output=$target_dir/$target.log
+    output=$target_dir/fuzz/$target.log
     if "$binary" -max_total_time=$((seconds / 5 + 1)) -max_len=40000 -timeout=20 -rss_limit_mb=4096 \
         -print_final_stats=1 -artifact_prefix="$here/failures/$target-" "$corpus" >"$output" 2>&1; then
         passed=$((passed + 1))

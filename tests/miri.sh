@@ -1,19 +1,17 @@
 #!/usr/bin/env bash
 # tests/miri.sh PACKAGE...
-# Runs the packages' tests under Miri, all packages at the same time: Miri has one thread for each.
+# Runs the packages' tests under Miri: unit tests beside integration tests, because Miri has one thread for a run. Each
+# run names all packages, so that both need the same dependencies.
 set -euo pipefail
-shown=$(mktemp -d)
-trap 'rm -rf "$shown"' EXIT
 packages=("${@/#/--package=}")
-cargo +nightly miri test --locked "${packages[@]}" --no-run
-declare -A running
-for package in "$@"; do
-    cargo +nightly miri test --locked --package "$package" >"$shown/$package" 2>&1 &
-    running[$package]=$!
-done
+test=(cargo +nightly miri test --locked "${packages[@]}")
+"${test[@]}" --lib --test '*' --no-run
+shown=$(mktemp)
+trap 'rm -f "$shown"' EXIT
+"${test[@]}" --test '*' >"$shown" 2>&1 &
+integration=$!
 status=0
-for package in "$@"; do
-    wait "${running[$package]}" || status=$?
-    cat "$shown/$package"
-done
+"${test[@]}" --lib || status=$?
+wait "$integration" || status=$?
+cat "$shown"
 exit "$status"

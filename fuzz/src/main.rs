@@ -136,7 +136,7 @@ fn run() -> Result<u64, String> {
                     let path =
                         save(target, &input).map_err(|error| format!("cannot save the input: {error}"))?;
                     println!("FAIL {}: {error}\n  {}", target.name(), input.escape_ascii());
-                    println!("  again: cargo run --release -p larder-fuzz -- {}", path.display());
+                    println!("  again: cargo run --profile test -p larder-fuzz -- {}", path.display());
                 }
             }
         }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Checks the zoned backend on zoned devices: boots a stock Debian kernel in software emulation (no KVM, no privileges)
-# with an emulated NVMe ZNS namespace and a zoned null_blk, and runs crates/laboratory/examples/zns_contract.rs in it.
+# with an emulated NVMe ZNS namespace and a zoned null_blk, and runs crates/flash/examples/zns_contract.rs in it.
 #
 # What is needed (kernel, QEMU, busybox) is downloaded by apt-get and unpacked in .tools/zns, never installed.
 # ZNS_KERNEL names another kernel's package, ZNS_SECONDS how long the machine may run.
@@ -67,8 +67,9 @@ modules=$(find "$tools/unpacked" -type d -path '*/modules/*/kernel' | head -n 1)
 [ -n "$vmlinuz" ] && [ -n "$modules" ] || lack "the kernel's package holds no kernel"
 
 # The program, with nothing that it needs at run time.
-RUSTFLAGS="-C target-feature=+crt-static" CARGO_PROFILE_DEV_OPT_LEVEL=1 cargo build --quiet --locked \
-    -p larder-laboratory --example zns_contract --target "$target" --target-dir target/zns
+RUSTFLAGS="-C target-feature=+crt-static" CARGO_PROFILE_DEV_OPT_LEVEL=1 CARGO_PROFILE_DEV_DEBUG=0 \
+    cargo build --quiet --locked -p larder-flash --example zns_contract --target "$target" \
+    --target-dir target/zns
 program=target/zns/$target/debug/examples/zns_contract
 
 # A module and what it depends on, in the order in which they are loaded.

@@ -189,7 +189,11 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+        #![proptest_config(ProptestConfig {
+            cases: if cfg!(miri) { 8 } else { 256 },
+            failure_persistence: None,
+            ..Default::default()
+        })]
         #[test]
         fn hints_are_the_matches(words: [u64; 8], tag: u16, same: u8) {
             // Some slots get the tag. The others have it only by chance, and also in their lower bits.

@@ -156,7 +156,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig {
-            cases: if cfg!(miri) { 20 } else { 1000 },
+            cases: if cfg!(miri) { 8 } else { 1000 },
             failure_persistence: None,
             ..ProptestConfig::default()
         })]

@@ -175,7 +175,7 @@ mod tests {
         let pool = Pool::new(512).unwrap();
         let (mut taken, mut lines) = (Vec::new(), HashSet::new());
         let (mut refused, mut random) = (0, 1u64);
-        for step in 0..if cfg!(miri) { 300 } else { 100_000 } {
+        for step in 0..if cfg!(miri) { 100 } else { 100_000 } {
             random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
             // Half of the steps take more runs than they return, the other half take fewer.
             let takes = random >> 60 < if step % 4096 < 2048 { 11 } else { 5 };

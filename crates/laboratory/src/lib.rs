@@ -9,7 +9,7 @@
 //!
 //! The experiments are the examples of this crate; `docs/evidence` shows their results:
 //!
-//! * of flash: `tier_schemes`, `tier_costs`, `hot_cold`, `device_speed`, `zns_contract`;
+//! * of flash: `tier_schemes`, `tier_costs`, `hot_cold`, `device_speed`;
 //! * of what stays in memory: `catalyst` (parts of its policy), `slabs` (schemes of slab allocation, PAMA),
 //!   `miss_ratios` (policies on single items), `live_curve` (the curve that a server keeps of itself);
 //! * of the index: `index_structures` (lists, trees and runs of buckets).

@@ -286,6 +286,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "thousands of slabs, each interpreted; arithmetic only")]
     fn stripes_go_round_the_nodes() {
         let nodes =
             |stripes: Stripes, slabs: u32| (0..slabs).map(|slab| stripes.node_of(SlabId(slab)).0).collect();

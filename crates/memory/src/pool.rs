@@ -508,7 +508,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig {
-            cases: if cfg!(miri) { 4 } else { 256 },
+            cases: if cfg!(miri) { 2 } else { 256 },
             failure_persistence: None,
             ..Default::default()
         })]
@@ -518,7 +518,7 @@ mod tests {
         #[test]
         fn free_columns_are_counted_and_handed_out_once(
             nodes in 1u32..4,
-            steps in prop::collection::vec((0u8..8, any::<u32>()), 1..200),
+            steps in prop::collection::vec((0u8..8, any::<u32>()), 1..if cfg!(miri) { 60 } else { 200 }),
         ) {
             let stripes = Stripes::new(nodes, 4);
             let mut pool = Pool::new(4, 4, stripes, 3);

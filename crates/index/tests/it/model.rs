@@ -204,7 +204,7 @@ fn fills_grows_and_empties() {
 }
 
 fn fills_grows_and_empties_with(location_bits: u32) {
-    let keys = if cfg!(miri) { 60 } else { 40_000 };
+    let keys = if cfg!(miri) { 36 } else { 40_000 };
     let buckets_log2_max = if cfg!(miri) { 4 } else { 14 };
     let mut twins = Twins::with_location_bits(location_bits, 0, buckets_log2_max, 6, 0);
     let (mut splits, mut victims) = (0, 0);

@@ -636,7 +636,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig {
-            cases: if cfg!(miri) { 16 } else { 1024 },
+            cases: if cfg!(miri) { 8 } else { 1024 },
             failure_persistence: None,
             ..Default::default()
         })]
