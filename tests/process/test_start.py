@@ -433,9 +433,14 @@ class Stopping(Case):
         self.assertEqual(server.wait(), 0)
 
     def test_a_stop_does_not_wait_for_connections(self):
-        server = self.server()
+        server = self.server("-I", "8m", "-m", "64")
         for _ in range(200):
             self.connection(server)
+        # A wait for this one would not end: it never takes its reply, which is longer than the buffers of a socket.
+        stuck = self.connection(server)
+        self.assertEqual(stuck.set(b"large", b"l" * (7 << 20)), b"STORED")
+        stuck.send(b"get large\r\n" * 4)
+        stuck.line()
         self.assertEqual(server.stop(), 0)
 
     def test_quit_closes(self):

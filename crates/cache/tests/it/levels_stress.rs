@@ -19,6 +19,8 @@ const WRITERS: usize = 3;
 const READERS: usize = 2;
 const KEYS: usize = 2000;
 const SECONDS: u64 = 4;
+/// Until then a test sees enough on any machine.
+const WAIT_MAX: Duration = Duration::from_secs(60);
 const FLUSH_EVERY: Duration = Duration::from_millis(100);
 /// Keys that a reader asks for together.
 const TOGETHER: u64 = 24;
@@ -74,7 +76,17 @@ impl Floor {
 
 impl Stage {
     fn goes_on(&self) -> bool {
-        Instant::now() < self.until && !self.failed.load(Ordering::Relaxed)
+        let now = Instant::now();
+        let is_long_enough = now >= self.until && (self.has_enough() || now >= self.until + WAIT_MAX);
+        !is_long_enough && !self.failed.load(Ordering::Relaxed)
+    }
+
+    /// Whether there was something to look at in both levels. A machine that gives the threads little time needs
+    /// longer for it.
+    fn has_enough(&self) -> bool {
+        let totals = self.cache.totals();
+        let is_read = self.hits.load(Ordering::Relaxed) > 1000 && self.flash_hits.load(Ordering::Relaxed) > 100;
+        is_read && totals.demoted > 1000 && totals.promoted > 50
     }
 
     fn floor(&self, key: usize) -> Floor {
@@ -126,7 +138,7 @@ impl Stage {
         }
         worker.kick_fetches();
         worker.quiesce();
-        let until = Instant::now() + Duration::from_secs(60);
+        let until = Instant::now() + WAIT_MAX;
         while !waiting.is_empty() {
             worker.poll_fetches(&mut |token, found| {
                 let (key, floor) = waiting.remove(&token).expect("it was asked for");
@@ -306,8 +318,7 @@ fn play(exclusive: Exclusive, recover: Recover, generations: bool) {
         totals.promoted,
         totals.elided,
     );
-    assert!(count(&stage.hits) > 1000 && count(&stage.flash_hits) > 100, "the test has something to look at");
-    assert!(totals.demoted > 1000 && totals.promoted > 50, "both ways are used");
+    assert!(stage.has_enough(), "both ways are used");
     assert_eq!(flash.stats().damaged_pages, 0, "a device of memory does not fail");
     flash.close().expect("a device of memory does not fail");
 }

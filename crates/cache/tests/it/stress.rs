@@ -16,6 +16,8 @@ const WRITERS: usize = 3;
 const READERS: usize = 2;
 const KEYS: usize = 400;
 const SECONDS: u64 = 4;
+/// Until then a test sees enough on any machine.
+const WAIT_MAX: Duration = Duration::from_secs(60);
 /// Keys that are stored once each, so that others are evicted and the index grows.
 const FILLER_SHARE_PERCENT: u64 = 30;
 
@@ -67,7 +69,16 @@ struct Stage {
 
 impl Stage {
     fn goes_on(&self) -> bool {
-        Instant::now() < self.until && !self.failed.load(Ordering::Relaxed)
+        let now = Instant::now();
+        let is_long_enough = now >= self.until && (self.has_enough() || now >= self.until + WAIT_MAX);
+        !is_long_enough && !self.failed.load(Ordering::Relaxed)
+    }
+
+    /// Whether there was something to look at. A machine that gives the threads little time needs longer for it.
+    fn has_enough(&self) -> bool {
+        let totals = self.cache.totals();
+        let seen = [&self.hits, &self.writes].map(|count| count.load(Ordering::Relaxed));
+        seen.iter().all(|count| *count > 1000) && totals.evictions > 100 && totals.moved > 100
     }
 
     /// Reads one key and checks the value.
@@ -326,8 +337,7 @@ fn play(seed: u64, seconds: u64, limit_mib: u64) {
     );
     let refused = stage.refused.load(Ordering::Relaxed);
     assert!(refused * 200 <= writes, "{refused} of {writes} stores found no room");
-    assert!(hits > 1000 && hits < reads && writes > 1000, "the test has something to look at");
-    assert!(totals.evictions > 100 && totals.moved > 100, "there is pressure");
+    assert!(stage.has_enough() && hits < reads, "the test has something to look at");
     assert!(cache.hashpower() > first_hashpower, "the index grows meanwhile");
 }
 

@@ -74,6 +74,7 @@ struct World {
     long long contexts = 0;
     long long modules = 0;
     long long launches = 0;
+    long long ended = 0;
     std::atomic<int> lost{0};
 };
 
@@ -183,6 +184,7 @@ extern "C" void stand_in_set(const char *order, long long value)
 {
     std::unique_lock<std::mutex> held(world().lock);
     world().orders[order] = value;
+    world().changed.notify_all();
     if (!strcmp(order, "lost"))
         world().lost = (int)value;
 }
@@ -206,6 +208,12 @@ extern "C" long long stand_in_launches()
 {
     std::unique_lock<std::mutex> held(world().lock);
     return world().launches;
+}
+
+extern "C" long long stand_in_ended()
+{
+    std::unique_lock<std::mutex> held(world().lock);
+    return world().ended;
 }
 
 // ---- The driver's functions.
@@ -685,11 +693,17 @@ extern "C" int cuLaunchKernel(void *function, unsigned blocks, unsigned blocks_y
     const int failure = !work ? (int)ILLEGAL_ADDRESS : due("lose") ? (int)LAUNCH_FAILED : 0;
     const long long delay = ordered("delay_us");
     return give(stream, [work, failure, delay] {
+        std::unique_lock<std::mutex> held(world().lock);
+        world().changed.wait(held, [] { return !ordered("hold"); });
+        held.unlock();
         if (delay)
             std::this_thread::sleep_for(std::chrono::microseconds(delay));
         if (!failure)
-            return work();
-        std::unique_lock<std::mutex> held(world().lock);
+            work();
+        held.lock();
+        world().ended++;
+        if (!failure)
+            return;
         world().lost = failure;
         world().changed.notify_all();
     });

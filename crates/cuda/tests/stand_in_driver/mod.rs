@@ -150,4 +150,9 @@ impl StandIn {
     pub(crate) fn launches(&self) -> i64 {
         self.number("stand_in_launches")
     }
+
+    /// The number of kernels that have ended.
+    pub(crate) fn ended(&self) -> i64 {
+        self.number("stand_in_ended")
+    }
 }

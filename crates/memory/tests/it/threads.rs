@@ -4,15 +4,13 @@
 use larder_item::{Expiry, Location, State};
 use larder_memory::{ColumnId, Guard, Item, Memory, MemoryOptions, NewItem, OpenColumn, PagesWanted, Value};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 
 /// Entries of a simple index, divided among the writers.
 const ENTRIES: usize = if cfg!(miri) { 16 } else { 512 };
 const WRITERS: usize = 2;
 const READERS: usize = if cfg!(miri) { 1 } else { 3 };
-const DURATION: Duration = Duration::from_secs(2);
-/// Items that each writer places under Miri, where time has no meaning.
-const MIRI_ITEMS: u64 = 60;
+/// Items that each writer places.
+const ITEMS: u64 = if cfg!(miri) { 60 } else { 200_000 };
 
 /// A simple index: location bits + 1, or 0.
 struct Index([AtomicU64; ENTRIES]);
@@ -44,11 +42,11 @@ fn take_column(memory: &Memory) -> OpenColumn {
 }
 
 /// Writes its share of the entries again and again, and keeps a handful of sealed columns.
-fn write(memory: &Memory, index: &Index, writer: usize, stop: &AtomicBool) -> u64 {
+fn write(memory: &Memory, index: &Index, writer: usize) {
     let mut sealed: std::collections::VecDeque<ColumnId> = Default::default();
     let mut open = take_column(memory);
     let mut serial = 0;
-    while !(stop.load(Ordering::Relaxed) || cfg!(miri) && serial >= MIRI_ITEMS) {
+    while serial < ITEMS {
         let entry = (serial as usize * WRITERS + writer) % ENTRIES;
         let (key, value) = (format!("{entry}:{serial}"), value_of(serial));
         let new = NewItem {
@@ -74,7 +72,6 @@ fn write(memory: &Memory, index: &Index, writer: usize, stop: &AtomicBool) -> u6
         index.set(entry, Some(at));
         serial += 1;
     }
-    serial
 }
 
 fn retire_oldest(memory: &Memory, index: &Index, sealed: &mut std::collections::VecDeque<ColumnId>) {
@@ -144,25 +141,19 @@ fn bytes_under_a_guard_never_change_while_columns_are_reused() {
     };
     let memory = Memory::new(options).unwrap();
     let index = Index([const { AtomicU64::new(0) }; ENTRIES]);
-    let (stop, done) = (AtomicBool::new(false), AtomicBool::new(false));
-    let (items, batches) = std::thread::scope(|scope| {
-        let (memory, index, stop, done) = (&memory, &index, &stop, &done);
-        let writers: Vec<_> =
-            (0..WRITERS).map(|n| scope.spawn(move || write(memory, index, n, stop))).collect();
+    let done = AtomicBool::new(false);
+    let batches: u64 = std::thread::scope(|scope| {
+        let (memory, index, done) = (&memory, &index, &done);
+        let writers: Vec<_> = (0..WRITERS).map(|n| scope.spawn(move || write(memory, index, n))).collect();
         let readers: Vec<_> =
             (0..READERS).map(|n| scope.spawn(move || read(memory, index, n as u64, done))).collect();
-        let started = Instant::now();
-        while !cfg!(miri) && started.elapsed() < DURATION {
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        // Under Miri the writers end by themselves.
-        stop.store(!cfg!(miri), Ordering::Relaxed);
-        let items: u64 = writers.into_iter().map(|writer| writer.join().unwrap()).sum();
+        let written: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
         done.store(true, Ordering::Relaxed);
-        (items, readers.into_iter().map(|reader| reader.join().unwrap()).sum::<u64>())
+        written.into_iter().for_each(|written| written.unwrap());
+        readers.into_iter().map(|reader| reader.join().unwrap()).sum()
     });
     let births = memory.take_column(0, 0).map_or(0, |open| open.birth());
-    println!("{items} items placed in {births} columns, {batches} batches read");
+    println!("items placed in {births} columns, {batches} batches read");
     assert!(cfg!(miri) || births > 64, "columns were reused");
     memory.recycle();
     assert_eq!(memory.retired_columns(), 0, "a reader that was dropped holds nothing back");

@@ -3,8 +3,7 @@
 use super::{Bench, finish};
 use crate::Put;
 use larder_item::KeyHasher;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 
 /// Puts items of 100 bytes, tending now and then; says how many were stored.
 fn fill(bench: &Bench, items: std::ops::Range<u32>) {
@@ -148,9 +147,11 @@ fn whoever_looks_while_everything_is_dropped_sees_nothing_that_was_hidden() {
         // In the log, while what they hide is in a generation.
         keys.iter().for_each(|key| bench.invalidate(key.as_bytes()));
         let (flash, dropped) = (&bench.flash, AtomicBool::new(false));
-        let look = || {
+        let looks = [const { AtomicU32::new(0) }; 2];
+        let look = |count: &AtomicU32| {
             let mut fetcher = flash.fetcher().unwrap();
             while !dropped.load(SeqCst) {
+                count.fetch_add(1, SeqCst);
                 for key in &keys {
                     let begun = fetcher.begin(1, hasher.hash(key.as_bytes()), key.as_bytes());
                     assert!(finish(&mut fetcher, begun).is_none(), "{key} was deleted");
@@ -158,11 +159,18 @@ fn whoever_looks_while_everything_is_dropped_sees_nothing_that_was_hidden() {
             }
         };
         std::thread::scope(|scope| {
-            scope.spawn(look);
-            scope.spawn(look);
-            std::thread::sleep(Duration::from_millis(5));
+            let lookers = looks.each_ref().map(|count| scope.spawn(|| look(count)));
+            // Both begin another round over the keys, unless they have failed.
+            let until_both_went_on = || {
+                let before = looks.each_ref().map(|count| count.load(SeqCst));
+                let went_on = |(count, before): (&AtomicU32, u32)| count.load(SeqCst) > before;
+                while !looks.iter().zip(before).all(went_on) && !lookers.iter().any(|one| one.is_finished()) {
+                    std::thread::yield_now();
+                }
+            };
+            until_both_went_on();
             flash.components().log.drop_without_floor();
-            std::thread::sleep(Duration::from_millis(1));
+            until_both_went_on();
             dropped.store(true, SeqCst);
         });
     }
