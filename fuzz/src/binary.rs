@@ -13,9 +13,9 @@ use larder_server::settings::{Protocol, Settings};
 const REQUESTS_MAX: usize = 120;
 const KEYS: [&[u8]; 4] = [b"a", b"b", b"counter", &[b'k'; 250]];
 /// Opcodes that the twin knows, and some that nobody knows.
-const OPCODES: [u8; 29] = [
+const OPCODES: [u8; 31] = [
     0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x08, 0x09, 0x0a, 0x0c, 0x0d, 0x0e, 0x0f, 0x11, 0x12, 0x13,
-    0x14, 0x15, 0x16, 0x18, 0x19, 0x1a, 0x1c, 0x1d, 0x1e, 0x23, 0x24, 0x60,
+    0x14, 0x15, 0x16, 0x18, 0x19, 0x1a, 0x1c, 0x1d, 0x1e, 0x23, 0x24, 0x1b, 0x30, 0x60,
 ];
 
 pub(crate) fn run(input: &[u8], client: &Client<'_>) {
@@ -98,12 +98,12 @@ fn compare_with_twin(mut choices: Choices<'_>, client: &Client<'_>) {
 
 fn request(choices: &mut Choices<'_>, twin: &Twin) -> Packet {
     let (opcode, key) = (choices.of(&OPCODES), choices.of(&KEYS));
-    let exptime = choices.of(&[0, 0, 0, 1000, EXPIRED, DO_NOT_CREATE]);
+    let exptime = choices.of(&[0, 0, 0, 1000, 1, EXPIRED, DO_NOT_CREATE]);
     let value = match choices.below(4) {
         0 => choices.below(300).to_string().into_bytes(),
         1 => u64::MAX.to_string().into_bytes(),
         2 => vec![choices.byte(); choices.below(40)],
-        _ => vec![choices.byte(); choices.of(&[100, 1100, 20_000])],
+        _ => vec![choices.byte(); choices.of(&[100, 1100, 20_000, 40_000])],
     };
     let number = u64::from(choices.byte()) << choices.of(&[0, 0, 30, 56]);
     let packet = match opcode {
@@ -115,6 +115,7 @@ fn request(choices: &mut Choices<'_>, twin: &Twin) -> Packet {
         _ => Packet::new(opcode, key),
     };
     let known = twin.cas_of(key).unwrap_or(0);
+    let packet = Packet { opaque: number as u32, ..packet };
     packet.cas(choices.of(&[0, 0, 0, known, known, known + 1_000_000]))
 }
 

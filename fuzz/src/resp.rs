@@ -11,7 +11,7 @@ use larder_server::settings::Settings;
 const REQUESTS_MAX: usize = 120;
 /// Only requests up to this length are tried with every prefix.
 const PREFIX_BYTES_MAX: usize = 300;
-const KEYS: [&[u8]; 6] = [b"a", b"b", b"", b"n\r\n", &[b'k'; 250], &[b'k'; 251]];
+const KEYS: [&[u8]; 7] = [b"a", b"b", b"", b"n\r\n\0", &[b'k'; 250], &[b'k'; 251], &[b'k'; 5000]];
 /// A connection speaks RESP if its first byte says so.
 const OPENING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
 /// Requests with one of these words are answered differently every time.
@@ -143,6 +143,10 @@ fn compare_with_twin(mut choices: Choices<'_>, client: &Client<'_>) {
     let mut talk = Talk::open(&mut dispatcher, client.peer);
     let mut twin = Twin::default();
     talk.send(&mut dispatcher, OPENING);
+    if choices.once_in(2) {
+        twin.is_resp3 = true;
+        talk.send(&mut dispatcher, b"*2\r\n$5\r\nhello\r\n$1\r\n3\r\n");
+    }
     talk.answered.clear();
     for _ in 0..REQUESTS_MAX {
         if choices.is_empty() {
@@ -173,10 +177,10 @@ fn request(choices: &mut Choices<'_>) -> Words {
         0 => choices.below(300).to_string().into_bytes(),
         1 => i64::MAX.to_string().into_bytes(),
         2 => vec![choices.byte(); choices.below(40)],
-        _ => vec![choices.byte(); choices.of(&[100, 1100, 20_000])],
+        _ => vec![choices.byte(); choices.of(&[100, 900, 1100, 20_000, 40_000])],
     };
     let number = (choices.below(100) as i64 - 40).to_string().into_bytes();
-    let positive = (1 + choices.below(5000)).to_string().into_bytes();
+    let positive = (1 + choices.below(100_000)).to_string().into_bytes();
     let named = |name: &str, rest: &[Vec<u8>]| [&words(name)[..], rest].concat();
     match choices.below(16) {
         0..3 => named("GET", &[first]),

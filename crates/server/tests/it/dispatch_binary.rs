@@ -1,119 +1,14 @@
 //! The binary protocol, played to a dispatcher in this process.
 
-use crate::dispatch_support::binary_twin::{DO_NOT_CREATE, EXPIRED, Packet, Twin};
+use crate::dispatch_support::binary_twin::Packet;
 use crate::dispatch_support::{Client, Talk, dispatcher, on_a_connection};
 use larder_server::dispatch::Dispatcher;
 use larder_server::io::Service;
 use larder_server::settings::{Protocol, Settings};
-use proptest::prelude::*;
-use proptest::test_runner::{Config, TestRunner};
-use std::cell::RefCell;
 use std::path::PathBuf;
 
 fn settings() -> Settings {
     Settings { memory_bytes: 64 << 20, threads: 1, ..Settings::default() }
-}
-
-/// Requests that the twin knows, on a few keys.
-fn request() -> impl Strategy<Value = Packet> {
-    let key = prop::sample::select(vec!["a", "b", "counter", "long"]).prop_map(|key| match key {
-        "long" => vec![b'k'; 250],
-        key => key.as_bytes().to_vec(),
-    });
-    let opcode = prop::sample::select(vec![
-        0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x08, 0x09, 0x0a, 0x0c, 0x0d, 0x0e, 0x0f, 0x11, 0x12, 0x13,
-        0x14, 0x15, 0x16, 0x18, 0x19, 0x1a, 0x1c, 0x1d, 0x1e, 0x23, 0x24, 0x1b, 0x30, 0x60u8,
-    ]);
-    let value = prop_oneof![
-        3 => prop::collection::vec(any::<u8>(), 0..20),
-        2 => (0u64..2000).prop_map(|number| number.to_string().into_bytes()),
-        1 => Just(u64::MAX.to_string().into_bytes()),
-        1 => (15_000usize..40_000).prop_map(|length| vec![b'v'; length]),
-    ];
-    let exptime = prop::sample::select(vec![0, 0, 0, 1000, 1, EXPIRED, DO_NOT_CREATE]);
-    let small = prop_oneof![0u64..50, any::<u64>()];
-    ((opcode, key, value, exptime), (any::<u32>(), any::<u32>(), small, 0u64..50)).prop_map(
-        |((opcode, key, value, exptime), (flags, opaque, delta, initial))| {
-            let packet = match opcode {
-                1..=3 | 0x11..=0x13 => Packet::store(opcode, &key, flags, exptime, &value),
-                5 | 6 | 0x15 | 0x16 => Packet::arith(opcode, &key, delta, initial, exptime),
-                0x0e | 0x0f | 0x19 | 0x1a => Packet::new(opcode, &key).value(&value),
-                0x1c..=0x1e | 0x23 | 0x24 => Packet::new(opcode, &key).extras(&exptime.to_be_bytes()),
-                0x08 | 0x0a | 0x18 => Packet::new(opcode, b""),
-                _ => Packet::new(opcode, &key),
-            };
-            Packet { opaque, ..packet }
-        },
-    )
-}
-
-/// How the CAS number of a request is chosen, when the twin knows the item's.
-#[derive(Clone, Copy, Debug)]
-enum Cas {
-    None,
-    Right,
-    Wrong,
-}
-
-fn play(
-    requests: &[(Packet, Cas)],
-    cut: usize,
-    dispatcher: &mut Dispatcher,
-    client: &Client<'_>,
-    mut twin: Twin,
-) -> Result<(), String> {
-    let mut talk = Talk::open(dispatcher, client.peer);
-    talk.send(dispatcher, &Packet::new(0x08, b"").bytes());
-    talk.answered.clear();
-    for (request, cas) in requests {
-        let known = twin.cas_of(&request.key);
-        let request = request.clone().cas(match (cas, known) {
-            (Cas::None, _) => 0,
-            (Cas::Right, known) => known.unwrap_or(0),
-            (Cas::Wrong, known) => known.unwrap_or(0) + 7_000_000,
-        });
-        for piece in request.bytes().chunks(cut.max(request.value.len() / 4)) {
-            talk.send(dispatcher, piece);
-        }
-        let said = std::mem::take(&mut talk.answered);
-        let (replies, rest) = Packet::replies(&said);
-        match (twin.execute(&request), &replies[..], rest) {
-            (None, [], []) => {}
-            (Some(expected), [reply], []) => twin
-                .check(&expected, reply, &request)
-                .map_err(|wrong| format!("{wrong}\nto {}", shown(&request)))?,
-            (expected, replies, rest) => {
-                let (shown, rest) = (shown(&request), rest.escape_ascii());
-                return Err(format!("expected {expected:?}, got {replies:?} and {rest}\nto {shown}"));
-            }
-        }
-    }
-    talk.close(dispatcher);
-    Ok(())
-}
-
-fn shown(packet: &Packet) -> String {
-    let mut packet = packet.clone();
-    packet.value.truncate(40);
-    format!("{packet:?}")
-}
-
-#[test]
-fn replies_are_those_of_the_slow_twin() {
-    on_a_connection(|client| {
-        let (dispatcher, cache) = dispatcher(settings(), None, Some(client));
-        let dispatcher = RefCell::new(dispatcher);
-        cache.clock().hold();
-        let cas = prop_oneof![6 => Just(Cas::None), 2 => Just(Cas::Right), 1 => Just(Cas::Wrong)];
-        let cases = prop::collection::vec((request(), cas), 1..60);
-        let cut = prop::sample::select(vec![usize::MAX, usize::MAX, 1, 7, 1000]);
-        TestRunner::new(Config { cases: 300, failure_persistence: None, ..Config::default() })
-            .run(&(cases, cut), |(requests, cut)| {
-                let twin = Twin::new(cache.whole_value_bytes_max());
-                play(&requests, cut, &mut dispatcher.borrow_mut(), client, twin).map_err(TestCaseError::fail)
-            })
-            .unwrap_or_else(|wrong| panic!("{wrong}"));
-    });
 }
 
 /// Sends packets, and returns the replies without their opaques and CAS numbers, and whether the connection is closed.

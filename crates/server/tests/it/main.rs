@@ -5,7 +5,6 @@ mod io_support;
 
 mod admin;
 mod dispatch_binary;
-mod dispatch_resp;
 #[path = "../dispatch_support/mod.rs"]
 mod dispatch_support;
 mod dispatch_transcripts;
