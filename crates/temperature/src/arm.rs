@@ -182,6 +182,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "five thousand keys, each interpreted; arithmetic only")]
     fn an_arm_that_cools_slowly_spares_every_other_hot_item() {
         let [even, slow] = [Arm::ALL[0], Arm::ALL[1]];
         let mut round = Round::default();

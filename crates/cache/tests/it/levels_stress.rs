@@ -85,7 +85,8 @@ impl Stage {
     /// longer for it.
     fn has_enough(&self) -> bool {
         let totals = self.cache.totals();
-        let is_read = self.hits.load(Ordering::Relaxed) > 1000 && self.flash_hits.load(Ordering::Relaxed) > 100;
+        let is_read =
+            self.hits.load(Ordering::Relaxed) > 1000 && self.flash_hits.load(Ordering::Relaxed) > 100;
         is_read && totals.demoted > 1000 && totals.promoted > 50
     }
 
