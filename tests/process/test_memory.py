@@ -7,6 +7,7 @@ import unittest
 
 import support
 from process_support import Case, larder_only
+from resp_support import command
 
 MEBIBYTE = 1 << 20
 LIMIT_MIB = 64
@@ -165,6 +166,66 @@ class Bound(Limited):
         self.running.wait_until_idle()
         self.within("half requests to the admin page")
         self.still_answers(connection)
+
+
+class Shared(Limited):
+    """Memory for buffers is shared: who holds most of it goes first, and who only sends is served all the same."""
+
+    KEYS = 60000
+    PIPELINES = 40
+
+    def setUp(self):
+        self.running = self.server("-m", str(LIMIT_MIB))
+
+    def harmed_by(self, requests):
+        """Fails if a client that reads is refused while 80 others send `requests` and read nothing."""
+        connection = self.connection(self.running)
+        for begin in range(0, self.KEYS, 1000):
+            connection.send(b"".join(b"set key-number-%d 0 0 1 noreply\r\nx\r\n" % n for n in range(begin, begin + 1000)))
+        self.assertEqual(connection.ask(b"mn"), b"MN")
+        behaved = [self.connection(self.running) for _ in range(4)]
+        deaf = [self.connection(self.running) for _ in range(80)]
+        for _ in range(self.PIPELINES):
+            for number, one in enumerate(deaf):
+                one.socket.setblocking(False)
+                try:
+                    one.socket.send(requests)
+                except BlockingIOError:
+                    pass
+                except OSError:
+                    deaf[number] = self.connection(self.running)
+            for one in behaved:
+                one.send(b"".join(b"set v%d 0 0 450\r\n%b\r\n" % (n, b"z" * 450) for n in range(105)))
+            for one in behaved:
+                self.assertEqual([one.line() for _ in range(105)], [b"STORED"] * 105)
+
+    @larder_only
+    def test_who_lists_keys_and_does_not_read_harms_nobody(self):
+        self.harmed_by(command(b"KEYS", b"*") * 50)
+
+    @larder_only
+    def test_who_watches_many_keys_harms_nobody(self):
+        self.harmed_by(command(b"WATCH", *(b"watched-%d" % n for n in range(5000))) * 10)
+
+    @larder_only
+    def test_who_queues_many_commands_harms_nobody(self):
+        self.harmed_by(command(b"MULTI") + command(b"SET", b"a", b"y" * 1000) * 3000)
+
+    def sent_whole(self, requests, reply, times):
+        """Sends all requests, and reads only then."""
+        connection = self.connection(self.running)
+        connection.send(requests)
+        for _ in range(times // 1000):
+            self.assertTrue(connection.exactly(1000 * len(reply)) == 1000 * reply)
+
+    @larder_only
+    def test_a_pipeline_that_is_sent_whole_before_it_is_read_is_answered(self):
+        times = 1000000
+        self.sent_whole(b"".join(b"set k%d 0 0 1\r\nv\r\n" % n for n in range(times)), b"STORED\r\n", times)
+        self.sent_whole(b"".join(command(b"SET", b"k%d" % n, b"v") for n in range(times)), b"+OK\r\n", times)
+        self.assertEqual(self.connection(self.running).set(b"long", b"l" * 1000), b"STORED")
+        self.sent_whole(b"get long\r\n" * 200000, b"VALUE long 0 1000\r\n" + b"l" * 1000 + b"\r\nEND\r\n", 200000)
+        self.within("pipelines that are sent whole")
 
 
 class Large(Limited):

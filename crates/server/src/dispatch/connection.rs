@@ -14,6 +14,9 @@ pub trait SessionState {
     /// What it has in the account of connection buffers.
     fn held_bytes(&self) -> u64;
 
+    /// What a request has there that takes several turns.
+    fn unfinished_bytes(&self) -> u64;
+
     /// The client has a namespace from now on, or has none.
     fn has_own_keys(&mut self, has: bool);
 }
@@ -171,6 +174,12 @@ impl<S: SessionState> Connection<S> {
         }
     }
 
+    /// What the unfinished work has in the account of connection buffers.
+    #[cold]
+    fn unfinished_bytes(&self) -> u64 {
+        self.session.as_ref().map_or(0, |session| session.unfinished_bytes()) + self.progress.held_bytes()
+    }
+
     /// The request at the front of the input is answered.
     #[inline]
     pub(super) fn completed(&mut self) {
@@ -229,8 +238,8 @@ impl<S: SessionState> Conversation for Connection<S> {
     }
 
     fn held_bytes(&self) -> u64 {
-        let watched = self.progress.watcher().map_or(0, |watcher| watcher.held_bytes());
-        self.session.as_ref().map_or(0, |session| session.held_bytes()) + watched
+        let unfinished = if self.progress.busy.is_some() { self.unfinished_bytes() } else { 0 };
+        self.session.as_ref().map_or(0, |session| session.held_bytes()) + unfinished
     }
 
     fn may_be_idle(&self) -> bool {

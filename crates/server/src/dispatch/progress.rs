@@ -85,6 +85,15 @@ impl Progress {
         if let Some(Busy::Watching(watcher)) = &self.busy { Some(watcher) } else { None }
     }
 
+    /// What the unfinished work has in the account of connection buffers.
+    pub(super) fn held_bytes(&self) -> u64 {
+        match &self.busy {
+            Some(Busy::Watching(watcher)) => watcher.held_bytes(),
+            Some(Busy::Sending(Sending { source: ValueSource::Copy { charge, .. }, .. })) => charge.bytes(),
+            _ => 0,
+        }
+    }
+
     /// Whether a large value is on its way in.
     pub(super) fn is_receiving(&self) -> bool {
         matches!(self.busy, Some(Busy::Receiving(_)))
@@ -151,7 +160,7 @@ pub(super) enum ValueSource {
     Memory(LargeRead),
     /// From a copy of what flash had, of which `sent` bytes are in the output. The copy is in the account of connection
     /// buffers.
-    Copy { value: Vec<u8>, sent: usize, _charge: Charge },
+    Copy { value: Vec<u8>, sent: usize, charge: Charge },
 }
 
 /// An upload, and what to do with it when it is complete.

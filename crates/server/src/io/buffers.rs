@@ -11,6 +11,9 @@ const RESERVE_SHARE: u64 = 2;
 const PATIENCE_MS_MAX: u64 = 2000;
 /// With less than this below the limit, the next connection may be refused what it needs, in bytes.
 const ROOM_BYTES_MIN: u64 = 64 << 10;
+/// One part in this many of the limit stays between what is set aside for clients that do not read and the half above
+/// which buffers are crowded.
+const SPARE_SHARE: u64 = 16;
 
 /// The receive buffers of all workers may take one part in this many of the limit.
 const RING_SHARE: u64 = 4;
@@ -31,6 +34,8 @@ pub struct Buffers {
     sessions_limit: AtomicU64,
     /// The part of `used` that workers hold to receive into.
     receiving: AtomicU64,
+    /// The part of `used` of closed connections, which the kernel lets go of in a moment.
+    leaving: AtomicU64,
     /// Receive buffers that each worker should have (io_uring only).
     ring_buffers: AtomicUsize,
 }
@@ -44,6 +49,7 @@ impl Buffers {
             sessions: AtomicU64::new(0),
             sessions_limit: AtomicU64::new(u64::MAX),
             receiving: AtomicU64::new(0),
+            leaving: AtomicU64::new(0),
             ring_buffers: AtomicUsize::new(0),
         }
     }
@@ -118,12 +124,23 @@ impl Buffers {
 
     /// For how long a connection may hold bytes and get on with nothing, in milliseconds; `None` = for any time,
     /// because the buffers are not crowded. The less of the limit is left, the shorter the time. It is 0 with a quarter
-    /// left, which the workers may need in one turn.
+    /// left, which the workers may need in one turn. What closed connections still hold is about to be given back.
     pub(super) fn patience_ms(&self) -> Option<u64> {
-        let (limit, used) = (self.limit_bytes(), self.used_bytes());
+        let leaving = self.leaving.load(Ordering::Relaxed);
+        let (limit, used) = (self.limit_bytes(), self.used_bytes().saturating_sub(leaving));
         let (crowded, end) = (limit - limit / RESERVE_SHARE, limit - limit / (2 * RESERVE_SHARE));
         let share = end.saturating_sub(used) as f64 / (end - crowded).max(1) as f64;
-        self.are_crowded().then_some((PATIENCE_MS_MAX as f64 * share.powi(3)) as u64)
+        (used > crowded).then_some((PATIENCE_MS_MAX as f64 * share.powi(3)) as u64)
+    }
+
+    /// A connection was closed that still holds `bytes`.
+    pub(super) fn begin_to_leave(&self, bytes: u64) {
+        self.leaving.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// The counterpart of [`Buffers::begin_to_leave`], once the bytes were given back.
+    pub(super) fn have_left(&self, bytes: u64) {
+        self.leaving.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     /// Whether there may be no room for what the next connection needs.
@@ -140,12 +157,36 @@ impl Buffers {
 
     /// Accounts `bytes` more, unless that would exceed the limit.
     pub fn try_take(&self, bytes: u64) -> bool {
+        self.try_take_below(self.limit_bytes(), bytes)
+    }
+
+    /// Accounts `bytes` more that a request makes stay with its connection, unless that would exceed three quarters of
+    /// the limit. The last quarter is for what arrives, whoever holds the rest.
+    pub fn try_hold(&self, bytes: u64) -> bool {
+        let limit = self.limit_bytes();
+        self.try_take_below(limit - limit / (2 * RESERVE_SHARE), bytes)
+    }
+
+    /// Accounts `bytes` more of a short input. It may exceed the limit by a quarter: the connections that hold most make
+    /// up for it, and on other workers that takes a moment.
+    pub(super) fn try_take_short(&self, bytes: u64) -> bool {
+        let limit = self.limit_bytes();
+        self.try_take_below(limit.saturating_add(limit / (2 * RESERVE_SHARE)), bytes)
+    }
+
+    fn try_take_below(&self, most: u64, bytes: u64) -> bool {
         let before = self.used.fetch_add(bytes, Ordering::Relaxed);
-        let fits = before.saturating_add(bytes) <= self.limit_bytes();
+        let fits = before.saturating_add(bytes) <= most;
         if !fits {
             self.give(bytes);
         }
         fits
+    }
+
+    /// How many bytes connections may set aside for clients that do not read before the buffers are crowded.
+    pub(super) fn spare_bytes(&self) -> u64 {
+        let limit = self.limit_bytes();
+        (limit - limit / RESERVE_SHARE - limit / SPARE_SHARE).saturating_sub(self.used_bytes())
     }
 
     /// Accounts `bytes` that exist already and cannot be refused.
@@ -174,9 +215,9 @@ impl Charge {
         self.0.as_ref().map_or(0, |(_, bytes)| *bytes)
     }
 
-    /// Takes bytes more, unless that would exceed the limit.
+    /// Takes bytes more, unless they do not fit; see [`Buffers::try_hold`].
     pub(crate) fn try_grow(&mut self, buffers: &Arc<Buffers>, bytes: u64) -> bool {
-        let fits = buffers.try_take(bytes);
+        let fits = buffers.try_hold(bytes);
         if fits {
             match &mut self.0 {
                 Some((_, held)) => *held += bytes,
@@ -232,6 +273,9 @@ mod tests {
         assert_eq!(buffers.patience_ms(), None);
         assert!(buffers.try_take(1) && buffers.are_crowded());
         assert_eq!(buffers.patience_ms(), Some(1976));
+        buffers.begin_to_leave(1);
+        assert_eq!(buffers.patience_ms(), None);
+        buffers.have_left(1);
         buffers.set_limit_bytes(100);
         assert_eq!((buffers.parked_bytes_max(), buffers.are_crowded()), (0, true));
         assert_eq!(buffers.patience_ms(), Some(0));
@@ -245,10 +289,13 @@ mod tests {
         buffers.take(30);
         let mut charge = Charge::of(buffers.clone(), 30);
         assert_eq!(buffers.used_bytes(), 30);
-        assert!(charge.try_grow(&buffers, 70) && !charge.try_grow(&buffers, 1));
-        assert_eq!(buffers.used_bytes(), 100);
+        assert!(charge.try_grow(&buffers, 45) && !charge.try_grow(&buffers, 1), "a quarter is left for input");
+        assert_eq!((buffers.used_bytes(), charge.bytes()), (75, 75));
+        assert!(buffers.try_take(25) && !buffers.try_take(1));
+        assert!(buffers.try_take_short(25) && !buffers.try_take_short(1));
+        buffers.give(50);
         drop(charge);
-        assert_eq!(buffers.used_bytes(), 0);
+        assert_eq!((buffers.used_bytes(), buffers.spare_bytes()), (0, 44));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::buffers::Buffers;
 
-/// Input of up to this many bytes gets exactly the memory that it needs.
+/// Input of up to this many bytes gets exactly the memory that it needs, also a little beyond the limit of the buffers.
 const EXACT_BYTES_MAX: usize = 128 * 1024;
 
 /// Input that the service has not consumed, kept by the connection. It has no memory while it is empty. Its memory is
@@ -49,7 +49,10 @@ impl LeftOver {
             _ => needed + needed / 2,
         };
         // The old memory is freed in a moment, so only the difference is accounted.
-        if !buffers.try_take((target - capacity) as u64) {
+        let more_bytes = (target - capacity) as u64;
+        let fits = buffers.try_take(more_bytes)
+            || (target <= EXACT_BYTES_MAX && wanted <= target && buffers.try_take_short(more_bytes));
+        if !fits {
             return false;
         }
         let mut grown = Vec::with_capacity(target);
@@ -99,6 +102,10 @@ mod tests {
         assert_eq!((left.bytes.capacity(), buffers.used_bytes()), (0, 0));
         assert!(left.append(&[0; 2000], 3900, &buffers));
         assert!(left.append(&[1; 1900], 3900, &buffers), "the memory it leaves is not in the way");
+        let mut short = LeftOver::default();
+        assert!(short.append(&[2; 1200], 0, &buffers), "others make room for it");
+        assert!(!short.append(&[2; 100], 0, &buffers), "a quarter of the limit at most");
+        short.clear(&buffers);
         assert_eq!((left.bytes().len(), buffers.used_bytes()), (3900, 3900));
     }
 

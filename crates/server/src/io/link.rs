@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::address_limit::AddressPlace;
+use super::backlog::Backlog;
 use super::buffers::Buffers;
 use super::counters::Count;
 use super::input::{Attention, Input, ReceiveMemory};
@@ -19,6 +20,8 @@ use super::tls::{Session, Stage};
 
 /// Receiving pauses while a connection has this many bytes of unserved input, unless one request needs more.
 const HELD_BYTES_MAX: usize = 64 * 1024;
+/// The most that a service says at once, in bytes.
+const OUTPUT_BYTES: u64 = 128 * 1024;
 /// A client whose connection waits for its end may send this many bytes more.
 const LINGERED_BYTES_MAX: usize = 16 << 20;
 
@@ -90,12 +93,16 @@ pub(super) struct Link<C, D: Driver> {
     session: Option<Box<Session>>,
     input: Input<D>,
     sending: Sending,
+    /// What was taken from the service while the socket is full, so that it can go on.
+    backlog: Backlog,
     phase: Phase,
     client: Client,
     /// The connection waits in the worker's queue.
     queued: bool,
     /// A request was served, or a buffer was sent, since the worker last looked.
     moved: bool,
+    /// Once it is closed: what its conversation still holds.
+    leaving_bytes: u64,
     /// Why the worker closed it. `None` = it ended by itself.
     close_reason: Option<CloseReason>,
     /// What is said before closing, after all other output.
@@ -138,10 +145,12 @@ impl<C: Conversation, D: Driver> Link<C, D> {
             session,
             input: Input::new(plain),
             sending: Sending::default(),
+            backlog: Backlog::default(),
             phase: Phase::Serving,
             client: Client::Sends,
             queued: false,
             moved: false,
+            leaving_bytes: 0,
             close_reason: None,
             last_words: None,
             state: D::PerConnection::default(),
@@ -229,9 +238,8 @@ impl<C: Conversation, D: Driver> Link<C, D> {
     /// Whether the driver should receive for this connection.
     pub(super) fn wants_receive(&self) -> bool {
         let wants = match self.phase {
-            Phase::Serving => {
-                !self.input.is_stalled() && self.conversation.wants_input() && !self.holds_enough()
-            }
+            Phase::Serving if self.input.is_stalled() => self.is_blocked() && self.backlog.takes_input(),
+            Phase::Serving => self.conversation.wants_input() && !self.holds_enough(),
             Phase::Lingering { .. } => true,
             Phase::Finishing { .. } | Phase::Closed => false,
         };
@@ -357,6 +365,7 @@ impl<C: Conversation, D: Driver> Link<C, D> {
         let undecrypted = self.session.as_ref().map_or(0, |session| session.held_bytes());
         self.input.kept.capacity()
             + self.sending.charged_bytes()
+            + self.backlog.charged_bytes()
             + undecrypted
             + self.conversation.held_bytes()
     }
@@ -402,6 +411,7 @@ impl<C: Conversation, D: Driver> Link<C, D> {
     pub(super) fn end_turn(&mut self, used: usize, now_s: u32, driver: &mut D, buffers: &Buffers) -> bool {
         if used > 0 {
             self.moved = true;
+            self.backlog.served(used);
             self.info.active_s.store(now_s, Ordering::Relaxed);
         }
         let done = self.conversation.wants_close();
@@ -504,7 +514,9 @@ impl<C: Conversation, D: Driver> Link<C, D> {
 
     /// Whether something is left to be sent, now or later.
     fn has_output(&self) -> bool {
-        self.conversation.has_output() || self.session.as_ref().is_some_and(|session| session.has_outgoing())
+        !self.backlog.is_empty()
+            || self.conversation.has_output()
+            || self.session.as_ref().is_some_and(|session| session.has_outgoing())
     }
 
     /// The next buffer to send.
@@ -524,6 +536,9 @@ impl<C: Conversation, D: Driver> Link<C, D> {
     }
 
     fn next_words(&mut self) -> Option<Vec<u8>> {
+        if let Some(buffer) = self.backlog.pop() {
+            return Some(buffer);
+        }
         if let Some(buffer) = self.conversation.take_output() {
             return Some(buffer);
         }
@@ -552,6 +567,34 @@ impl<C: Conversation, D: Driver> Link<C, D> {
             session.say_goodbye();
         }
         session.take_outgoing()
+    }
+
+    /// The socket is full. A client that sends all its requests before it reads a reply is waiting for the server to
+    /// read on, so the server does, as far as memory allows: it answers more requests while the replies are shorter than
+    /// the requests, and receives more while they are not.
+    #[cold]
+    pub(super) fn set_aside(&mut self, buffers: &Arc<Buffers>) {
+        let is_held_up = |link: &Self| {
+            link.is_blocked()
+                && link.is_serving()
+                && link.input.is_stalled()
+                && !link.is_waiting()
+                && !link.conversation.wants_input()
+        };
+        while is_held_up(self) && self.backlog.takes_replies() && buffers.spare_bytes() > OUTPUT_BYTES {
+            let Some(buffer) = self.conversation.take_output() else { break };
+            if let Some(buffer) = self.backlog.push(buffer, buffers) {
+                self.conversation.recycle(buffer);
+            }
+        }
+        // Long input grows by half.
+        let room = OUTPUT_BYTES.max(self.input.kept.capacity() / 2 + 1);
+        self.backlog.may_take_input(is_held_up(self) && buffers.spare_bytes() > room);
+    }
+
+    /// Whether replies wait, and more input is not received because there is no memory for it.
+    pub(super) fn is_paused(&self) -> bool {
+        self.is_blocked() && self.is_serving() && self.input.is_stalled() && !self.backlog.takes_input()
     }
 
     /// The socket is full: the rest of the buffer waits.
@@ -598,9 +641,21 @@ impl<C: Conversation, D: Driver> Link<C, D> {
     /// Closes the connection, and lets go of its memory.
     pub(super) fn close(&mut self, slot: usize, driver: &mut D, buffers: &Buffers) {
         self.phase = Phase::Closed;
+        self.backlog = Backlog::default();
         self.forget_input(driver, buffers);
         self.unblock(buffers);
         driver.close(slot, self);
+    }
+
+    /// The connection is closed: what its conversation holds on to for a moment.
+    pub(super) fn leave(&mut self) -> u64 {
+        self.leaving_bytes = self.held_bytes();
+        self.leaving_bytes
+    }
+
+    /// What [`Link::leave`] has said.
+    pub(super) fn leaving_bytes(&self) -> u64 {
+        self.leaving_bytes
     }
 
     /// What is left of a connection that is gone.

@@ -21,6 +21,7 @@
 mod accept;
 mod accepted;
 mod address_limit;
+mod backlog;
 mod buffers;
 mod counters;
 mod handshake_thread;

@@ -2,17 +2,14 @@
 //! longest.
 //!
 //! A connection's bytes *park* when a turn ends and something of it is left: input that is no whole request yet, or
-//! output that its client does not take. Where memory for buffers gets short, connections that got on with nothing for
-//! the longest time are the first to go.
+//! output that its client does not take. Where memory for buffers gets short, those go that got on with nothing for a
+//! while, the one that holds most first: a client that is slow by chance holds little, and one that fills memory much.
 
-use arrayvec::ArrayVec;
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 
 /// Outdated entries are removed from the queue when it has more entries than this, and twice the slots.
 const QUEUE_MIN: usize = 64;
-/// Of this many that hold their bytes for the longest time, the one with most goes. A client that is slow by chance
-/// holds little, and one that fills memory much.
-const OLDEST: usize = 32;
 
 /// What is parked in one slot.
 #[derive(Clone, Copy, Debug, Default)]
@@ -75,46 +72,37 @@ impl Parking {
         self.slots.get(slot).map_or(0, |parked| parked.bytes)
     }
 
-    /// How often bytes have begun to stay.
-    pub(super) fn parkings(&self) -> u64 {
-        self.parkings
+    /// The slots that may be let go, those with most parked last: what they have parked has stayed since `since_ms` at
+    /// least. Slots that `may_go` refuses are left out.
+    pub(super) fn largest(&self, since_ms: u64, may_go: impl Fn(usize) -> bool) -> Vec<usize> {
+        // The queue is in the order of time. Most often none has stayed for long enough.
+        let old = self
+            .queue
+            .iter()
+            .filter(|entry| is_current(&self.slots, **entry))
+            .take_while(|entry| self.slots[entry.0].since_ms <= since_ms);
+        let mut slots: Vec<usize> = old.map(|entry| entry.0).filter(|slot| may_go(*slot)).collect();
+        // Of those that have the same, the one that has had it longest goes first.
+        slots.sort_by_key(|slot| (self.slots[*slot].bytes, Reverse(self.slots[*slot].since)));
+        slots
     }
 
-    /// Takes out of the queue the slot that is to go first: of the few that got on with nothing for the longest time,
-    /// and at least since `since_ms`, the one that has most parked. Slots that `may_go` refuses stay, as the last.
-    /// Bytes that began to stay after the parking with the number `parkings` are for a later round.
-    pub(super) fn pop(
-        &mut self,
-        since_ms: u64,
-        parkings: u64,
-        may_go: impl Fn(usize) -> bool,
-    ) -> Option<usize> {
-        let mut oldest = ArrayVec::<(usize, u64), OLDEST>::new();
-        for _ in 0..self.queue.len() {
-            let Some(entry) = self.queue.pop_front() else { break };
-            if !is_current(&self.slots, entry) {
-                continue;
-            }
-            if self.slots[entry.0].since_ms > since_ms || entry.1 > parkings {
-                self.queue.push_front(entry);
-                break;
-            }
-            if !may_go(entry.0) {
-                self.queue.push_back(entry);
-                continue;
-            }
-            oldest.push(entry);
-            if oldest.is_full() {
-                break;
-            }
+    /// Forgets what the slot has parked, if that has stayed since `since_ms` at least. What its connection still holds
+    /// afterwards is noted anew.
+    pub(super) fn let_go(&mut self, slot: usize, since_ms: u64) -> bool {
+        let parked = &mut self.slots[slot];
+        if parked.bytes == 0 || parked.since_ms > since_ms {
+            return false;
         }
-        let largest = (0..oldest.len()).rev().max_by_key(|&at| self.slots[oldest[at].0].bytes)?;
-        let (slot, _) = oldest.remove(largest);
-        // What the connection still holds afterwards is noted anew.
-        self.bytes -= std::mem::take(&mut self.slots[slot].bytes);
+        self.bytes -= std::mem::take(&mut parked.bytes);
         self.parked -= 1;
-        oldest.into_iter().rev().for_each(|entry| self.queue.push_front(entry));
-        Some(slot)
+        true
+    }
+
+    /// The slots that have something parked.
+    pub(super) fn parked(&self) -> Vec<usize> {
+        let queue = self.queue.iter().filter(|entry| is_current(&self.slots, **entry));
+        queue.map(|entry| entry.0).collect()
     }
 }
 
@@ -127,30 +115,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_the_oldest_the_largest_goes_first() {
+    fn the_largest_goes_first() {
         let mut parking = Parking::default();
-        let young = OLDEST + 5;
-        (0..young + 5).for_each(|slot| {
-            parking.note(slot, if slot == 5 || slot == young { 900 } else { 100 }, false, 0)
-        });
-        assert_eq!((parking.bytes(), parking.slots()), (OLDEST as u64 * 100 + 2600, OLDEST + 10));
-        assert_eq!(parking.pop(0, u64::MAX, |_| true), Some(5), "it is among the oldest");
-        assert_eq!(parking.pop(0, u64::MAX, |_| true), Some(0), "the other large one is not");
+        (0..100).for_each(|slot| parking.note(slot, if slot == 99 { 900 } else { 100 }, false, 0));
+        assert_eq!((parking.bytes(), parking.slots()), (99 * 100 + 900, 100));
+        let slots = parking.largest(0, |slot| slot != 1);
+        assert_eq!(slots.len(), 99, "one may not go");
+        assert_eq!(slots[96..], [2, 0, 99], "the largest is the youngest; of equal ones the oldest goes first");
         // More of the same request is no progress; an answered request is.
-        parking.note(1, 100, true, 0);
-        parking.note(2, 120, false, 0);
-        parking.note(3, 110, false, 0);
-        assert_eq!(
-            parking.pop(0, u64::MAX, |slot| slot != 2),
-            Some(3),
-            "the larger one stays, as it is asked for"
-        );
-        parking.note(4, 0, true, 0);
+        parking.note(2, 120, false, 5);
+        parking.note(3, 110, true, 5);
+        assert_eq!(parking.largest(0, |_| true)[96..], [0, 2, 99]);
+        assert!(parking.let_go(99, 0) && !parking.let_go(99, 0));
+        assert_eq!((parking.bytes(), parking.slots()), (97 * 100 + 230, 99));
+        parking.note(4, 0, true, 5);
         assert_eq!((parking.bytes_at(4), parking.bytes_at(9999)), (0, 0));
-        let rest: Vec<usize> = std::iter::from_fn(|| parking.pop(0, u64::MAX, |_| true)).collect();
-        assert_eq!(rest[..3], [young, 6, 7]);
-        assert_eq!(rest.len(), OLDEST + 10 - 4);
-        assert!(rest.contains(&1) && rest.contains(&2));
+        assert_eq!(parking.parked().len(), 98);
     }
 
     #[test]
@@ -158,26 +138,10 @@ mod tests {
         let mut parking = Parking::default();
         (0..3).for_each(|slot| parking.note(slot, 100, true, 10 + slot as u64));
         parking.note(0, 900, true, 13);
-        assert_eq!(parking.pop(10, u64::MAX, |_| true), None);
-        assert_eq!(parking.pop(11, u64::MAX, |_| true), Some(1));
-        assert_eq!(parking.pop(11, u64::MAX, |_| true), None);
-        assert_eq!(parking.pop(13, u64::MAX, |_| true), Some(0));
-        assert_eq!(parking.pop(u64::MAX, u64::MAX, |_| true), Some(2));
-    }
-
-    #[test]
-    fn what_begins_to_stay_during_a_round_is_for_the_next_one() {
-        let mut parking = Parking::default();
-        (0..3).for_each(|slot| parking.note(slot, 100, true, 0));
-        let parkings = parking.parkings();
-        let mut gone = Vec::new();
-        while let Some(slot) = parking.pop(0, parkings, |_| true) {
-            // It holds on to its bytes though it was let go.
-            parking.note(slot, 100, true, 0);
-            gone.push(slot);
-        }
-        gone.sort_unstable();
-        assert_eq!(gone, [0, 1, 2]);
+        assert_eq!(parking.largest(10, |_| true), [0; 0]);
+        assert_eq!(parking.largest(11, |_| true), [1]);
+        assert!(!parking.let_go(2, 11));
+        assert_eq!(parking.largest(13, |_| true), [2, 1, 0]);
     }
 
     #[test]
@@ -188,6 +152,6 @@ mod tests {
         }
         assert!(parking.queue.len() <= 2 * 10 + QUEUE_MIN);
         assert_eq!(parking.bytes(), 1000);
-        assert_eq!(std::iter::from_fn(|| parking.pop(0, u64::MAX, |_| true)).count(), 10);
+        assert_eq!(parking.largest(0, |_| true).len(), 10);
     }
 }

@@ -80,6 +80,8 @@ pub(super) struct Shared {
     stage: AtomicU8,
     /// When workers were last asked to let connections go, in milliseconds after `started`.
     relief_asked_ms: AtomicU64,
+    /// The bytes that stay with each worker's connections, as they were when memory for buffers was last short.
+    parked_bytes: Box<[AtomicU64]>,
     /// When draining ends, in microseconds after `started`.
     drain_until_us: AtomicU64,
     started: Instant,
@@ -121,6 +123,7 @@ impl Shared {
             accept_paused: AtomicBool::new(false),
             stage: AtomicU8::new(Stage::Serving as u8),
             relief_asked_ms: AtomicU64::new(0),
+            parked_bytes: (0..options.workers).map(|_| AtomicU64::new(0)).collect(),
             drain_until_us: AtomicU64::new(0),
             started: Instant::now(),
             posts: posts.into(),
@@ -219,6 +222,14 @@ impl Shared {
         if is_due && taken().is_ok() {
             (0..self.posts.len()).filter(|other| *other != worker).for_each(|other| self.wake(other));
         }
+    }
+
+    /// Memory for buffers is short, and `bytes` stay with the connections of `worker`. Returns what stays with those of
+    /// the others.
+    pub(super) fn note_parked(&self, worker: usize, bytes: u64) -> u64 {
+        self.parked_bytes[worker].store(bytes, Ordering::Relaxed);
+        let others = self.parked_bytes.iter().enumerate().filter(|(other, _)| *other != worker);
+        others.map(|(_, bytes)| bytes.load(Ordering::Relaxed)).sum()
     }
 
     pub(super) fn hand_over(&self, worker: usize, accepted: Accepted) {

@@ -146,6 +146,7 @@ impl<S: Service, D: Driver> Worker<S, D> {
             Arrival::BadRecord => counters.tls_errors.add(1),
             Arrival::Steer | Arrival::Wait => {
                 if arrival == Arrival::Steer {
+                    link.set_aside(&self.shared.buffers);
                     self.driver.steer(slot, link);
                 }
                 return self.parking.note(slot, link.held_bytes(), link.take_moved(), self.shared.now_ms());
@@ -299,13 +300,16 @@ impl<S: Service, D: Driver> Worker<S, D> {
         }
         let counters = &self.shared.counters.workers[self.number];
         let all_sent = link.transmit(&self.shared.buffers, &counters.bytes_written);
+        if !all_sent && link.is_blocked() {
+            link.set_aside(&self.shared.buffers);
+        }
         if link.wants_another_turn(all_sent) && link.enqueue() {
             self.turn.queue.push(slot);
         }
         if link.is_finished(all_sent) {
             let was_lingering = link.is_lingering();
             if !link.linger() {
-                link.close(slot, &mut self.driver, &self.shared.buffers);
+                self.close(slot, link);
             } else if !was_lingering {
                 let id = ConnectionId { slot: slot as u32, generation: link.generation() };
                 self.lingering.push((id, self.now_s + LINGER_S));
@@ -313,8 +317,15 @@ impl<S: Service, D: Driver> Worker<S, D> {
         }
         if !link.is_closed() {
             self.driver.steer(slot, link);
+            self.park(slot, link);
         }
-        self.park(slot, link);
+    }
+
+    /// Closes a connection. What its conversation holds goes when the kernel has let go of the connection.
+    fn close(&mut self, slot: usize, link: &mut Link<S::Connection, D>) {
+        link.close(slot, &mut self.driver, &self.shared.buffers);
+        self.shared.buffers.begin_to_leave(link.leave());
+        self.parking.note(slot, 0, false, 0);
     }
 
     // ---- bytes that stay with connections ----
@@ -328,27 +339,40 @@ impl<S: Service, D: Driver> Worker<S, D> {
         }
     }
 
-    /// Lets connections go, if this worker's hold more than their share: first those that got on with nothing for the
-    /// longest time. So a client that does not read, or does not end what it has begun to send, costs itself its
-    /// connection, and no other client an answer.
+    /// Lets connections go, if this worker's hold more than their share: of those that got on with nothing for a while,
+    /// the one that holds most is the first. So a client that does not read, or does not end what it has begun to send,
+    /// costs itself its connection, and no other client an answer.
     #[cold]
     fn relieve(&mut self) {
         let share = self.shared.buffers.parked_bytes_max() / self.shared.counters.workers.len() as u64;
+        // A worker whose connections hold less than those of others waits until the others' have made room.
+        let others_bytes = self.shared.note_parked(self.number, self.parking.bytes());
+        let others = self.shared.counters.workers.len() as u64 - 1;
+        let is_over = |worker: &Self| {
+            let parked = worker.parking.bytes();
+            parked > share && parked * others >= others_bytes
+        };
         // Each connection goes once in a round, though it may hold on to bytes after it was let go.
-        let parkings = self.parking.parkings();
-        while let Some(patience_ms) = self.shared.buffers.patience_ms()
-            && self.parking.bytes() > share
+        let mut slots = match self.late_since_ms() {
+            // Those that wait for flash are not late themselves.
+            Some(since_ms) if is_over(self) => self
+                .parking
+                .largest(since_ms, |slot| self.links.get(slot).is_some_and(|link| !link.is_waiting())),
+            _ => Vec::new(),
+        };
+        while let Some(since_ms) = self.late_since_ms()
+            && is_over(self)
         {
             // One connection alone may have its half of the limit: the other half is enough for all others, while it
             // is not full.
             if self.parking.slots() == 1 && !self.shared.buffers.are_full() {
                 break;
             }
-            // Those that wait for flash are not late themselves.
-            let may_go = |slot: usize| self.links.get(slot).is_some_and(|link| !link.is_waiting());
-            let since_ms = self.shared.now_ms().saturating_sub(patience_ms);
-            let Some(slot) = self.parking.pop(since_ms, parkings, may_go) else { break };
-            let Some(mut link) = self.links.take(slot) else { break };
+            let Some(slot) = slots.pop() else { break };
+            if !self.parking.let_go(slot, since_ms) {
+                continue;
+            }
+            let Some(mut link) = self.links.take(slot) else { continue };
             let counters = self.counters();
             if link.is_blocked() { &counters.unread } else { &counters.out_of_memory }.add(1);
             link.give_up(&mut self.driver, &self.shared.buffers);
@@ -361,15 +385,31 @@ impl<S: Service, D: Driver> Worker<S, D> {
         }
     }
 
+    /// Who got on with nothing since then, in milliseconds after the start, may be let go. `None` = nobody.
+    fn late_since_ms(&self) -> Option<u64> {
+        let patience_ms = self.shared.buffers.patience_ms()?;
+        Some(self.shared.now_ms().saturating_sub(patience_ms))
+    }
+
+    /// Connections that were paused because memory was short go on if it is not any more.
+    fn go_on_with_paused(&mut self) {
+        for slot in self.parking.parked() {
+            if let Some(mut link) = self.links.take_if(slot, |link| link.is_paused()) {
+                self.advance(slot, &mut link);
+                self.links.put(slot, link);
+                self.release_if_closed(slot);
+            }
+        }
+    }
+
     /// Forgets a connection that is closed and that the kernel does not use any more.
     pub(super) fn release_if_closed(&mut self, slot: usize) {
         let gone = |link: &mut BoxedLink<S::Connection, D>| link.is_closed() && !D::is_busy(&link.state);
         let Some(link) = self.links.take_if(slot, gone) else { return };
         self.shared.registry.set(self.number, slot, None);
-        // What the conversation still held goes with it.
-        self.parking.note(slot, 0, false, 0);
-        let reason = link.close_reason();
+        let (reason, leaving_bytes) = (link.close_reason(), link.leaving_bytes());
         self.service.closed(link.into_conversation(), reason);
+        self.shared.buffers.have_left(leaving_bytes);
         self.links.release(slot);
         let counters = self.counters();
         counters.open.sub(1);
@@ -488,6 +528,7 @@ impl<S: Service, D: Driver> Worker<S, D> {
             self.close_lingering();
         }
         self.resume_accepting(true);
+        self.go_on_with_paused();
         if self.stage == Stage::Draining {
             self.close_all(Link::is_idle);
             if self.shared.drain_is_over() {
@@ -522,8 +563,7 @@ impl<S: Service, D: Driver> Worker<S, D> {
         let chosen = |link: &mut BoxedLink<S::Connection, D>| !link.is_closed() && which(link);
         let Some(mut link) = self.links.take_if(slot, chosen) else { return false };
         link.set_close_reason(reason);
-        link.close(slot, &mut self.driver, &self.shared.buffers);
-        self.park(slot, &mut link);
+        self.close(slot, &mut link);
         self.links.put(slot, link);
         self.release_if_closed(slot);
         true

@@ -122,6 +122,28 @@ with_both_backends! {
         server.stop();
     }
 
+    fn a_pipeline_that_is_sent_whole_before_it_is_read_is_answered(backend) {
+        let server = Server::start(backend, |options| options.buffers_limit_bytes = 8 << 20);
+        for (request, reply, times) in [
+            ("echo a reply of which the socket does not take so many\n", 50, 400_000),
+            ("big 999\n", 1000, 200_000),
+        ] {
+            let mut client = server.connect();
+            client.write_all(request.repeat(times).as_bytes()).unwrap();
+            let (mut got, mut piece) = (0, vec![0; 1 << 16]);
+            while got < reply * times {
+                let bytes = client.read(&mut piece).unwrap();
+                assert!(bytes > 0, "closed after {got} bytes");
+                for (at, byte) in piece[..bytes].iter().enumerate() {
+                    assert_eq!(*byte == b'\n', (got + at + 1) % reply == 0);
+                }
+                got += bytes;
+            }
+            assert_eq!(got, reply * times);
+        }
+        server.stop();
+    }
+
     fn connections_are_spread_evenly(backend) {
         let server = Server::start(backend, |options| options.workers = 4);
         let mut clients: Vec<TcpStream> = (0..40).map(|_| server.connect()).collect();

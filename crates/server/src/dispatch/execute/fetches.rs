@@ -322,7 +322,7 @@ fn charge(buffers: Option<&Arc<Buffers>>, found: &Found, required: bool) -> Opti
     let bytes = found.value.capacity() as u64;
     if required {
         buffers.take(bytes);
-    } else if !buffers.try_take(bytes) {
+    } else if !buffers.try_hold(bytes) {
         return None;
     }
     Some(Charge::of(buffers.clone(), bytes))

@@ -169,7 +169,7 @@ impl Executor {
         let cas = get.with_cas.then(|| self.shown_cas(found.cas));
         let tail = composer.compose(GetOutcome::Hit(FoundItem { flags: found.flags, cas, value }));
         if is_large {
-            progress.send(Some(ValueSource::Copy { value: found.value, sent: 0, _charge: charge }), tail);
+            progress.send(Some(ValueSource::Copy { value: found.value, sent: 0, charge }), tail);
         }
     }
 

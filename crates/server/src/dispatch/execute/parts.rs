@@ -155,7 +155,7 @@ impl Executor {
     pub(super) fn charge(&self, bytes: usize) -> Option<Charge> {
         match self.state.buffers() {
             Some(buffers) if bytes > OUTPUT_SOFT_BYTES => {
-                let fits = buffers.try_take(bytes as u64);
+                let fits = buffers.try_hold(bytes as u64);
                 fits.then(|| Charge::of(buffers.clone(), bytes as u64))
             }
             _ => Some(Charge::default()),
@@ -226,7 +226,7 @@ pub(super) fn show_copy(
         return;
     }
     let tail = compose(ItemValue::Streamed { bytes: value.len() as u32 });
-    progress.send(Some(ValueSource::Copy { value, sent: 0, _charge: charge }), tail);
+    progress.send(Some(ValueSource::Copy { value, sent: 0, charge }), tail);
 }
 
 /// Where a range of whole bytes of a value is cut into bits.

@@ -178,10 +178,10 @@ impl Executor {
                 let has_more = self.worker.continue_large_read(&mut value, room, out);
                 (has_more, ValueSource::Memory(value))
             }
-            ValueSource::Copy { value, sent, _charge } => {
+            ValueSource::Copy { value, sent, charge } => {
                 let until = value.len().min(sent + room);
                 out.extend_from_slice(&value[sent..until]);
-                (until < value.len(), ValueSource::Copy { value, sent: until, _charge })
+                (until < value.len(), ValueSource::Copy { value, sent: until, charge })
             }
         };
         match rest {

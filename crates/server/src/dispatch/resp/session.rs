@@ -221,6 +221,10 @@ impl SessionState for Session {
         queued + own + self.watched_bytes()
     }
 
+    fn unfinished_bytes(&self) -> u64 {
+        self.unfinished.held_bytes()
+    }
+
     fn has_own_keys(&mut self, has: bool) {
         self.has_own_keys = has;
         self.settle();

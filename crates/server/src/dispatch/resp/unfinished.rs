@@ -15,6 +15,14 @@ pub(super) struct Unfinished {
     pub(super) collecting: Option<Box<Collecting>>,
 }
 
+impl Unfinished {
+    /// What it takes in the account of connection buffers.
+    pub(super) fn held_bytes(&self) -> u64 {
+        self.taking.as_ref().map_or(0, |taking| taking.charge.bytes())
+            + self.collecting.as_ref().map_or(0, |collecting| collecting.charge.bytes())
+    }
+}
+
 /// How far a command on several keys is that goes on in another turn.
 #[derive(Default)]
 pub(super) struct ManyKeys {
