@@ -25,7 +25,9 @@ PYTHON ?= python3
 SERVER ?= target/debug/larder serve
 FUZZ_SECONDS ?= 20
 STRESS_SECONDS ?= 8
-DIFFERENTIAL_SECONDS ?= 8
+# `make differential MINUTES=10` runs each comparison for so long.
+DIFFERENTIAL_SECONDS ?= $(if $(MINUTES),$$(( $(MINUTES) * 60 )),8)
+SEAMS_SECONDS ?= $(if $(MINUTES),$(DIFFERENTIAL_SECONDS),4)
 N ?= 20
 BUSY ?= 4
 SUITE ?= unit transcripts differential clients fleets process stress
@@ -128,6 +130,10 @@ differential:
 			"there is no $$reference (see tests/peers.sh): nothing is compared with it" "[ -x $$reference ]" -- \
 			$(PYTHON) tests/differential/$$program --server "$(SERVER)" --reference $$reference \
 			--seconds $(DIFFERENTIAL_SECONDS) || failed=yes; \
+	done; \
+	for combination in users keep limits namespaces; do \
+		$(STAGE) "differential $$combination" $(PYTHON) tests/differential/seams.py --server "$(SERVER)" \
+			--combination $$combination --seconds $(SEAMS_SECONDS) || failed=yes; \
 	done; [ -z "$$failed" ]
 
 clients:
