@@ -42,8 +42,8 @@ class Certificates:
         else:
             openssl("genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:%s" % kind, "-out", path)
 
-    def sign(self, name, kind="ec"):
-        """A certificate for `name` and localhost; returns the files of certificate and key."""
+    def sign(self, name, kind="ec", days=DAYS):
+        """A certificate for `name` and localhost, for so many days; returns the files of certificate and key."""
         certificate, key, request = (self.path(name + end) for end in (".pem", ".key", ".csr"))
         extensions = self.path(name + ".ext")
         with open(extensions, "w", encoding="ascii") as file:
@@ -51,7 +51,7 @@ class Certificates:
         self.make_key(key, kind)
         openssl("req", "-new", "-key", key, "-out", request, "-subj", "/CN=" + name)
         openssl("x509", "-req", "-in", request, "-CA", self.authority, "-CAkey", self.authority_key,
-                "-CAcreateserial", "-out", certificate, "-days", DAYS, "-extfile", extensions)
+                "-CAcreateserial", "-out", certificate, "-days", days, "-extfile", extensions)
         return certificate, key
 
     def client(self, identity=None, version=None):

@@ -28,7 +28,7 @@ pub(super) fn report(resolved: &Resolved) -> Action {
     if !ignored.is_empty() {
         shown.push_str(&format!("accepted for compatibility, without effect: {}\n", ignored.join(", ")));
     }
-    for doubt in process::doubts(settings) {
+    for doubt in process::doubts(settings).into_iter().chain(larder_server::doubts_of_start(settings)) {
         shown.push_str(&format!("warning: {doubt}\n"));
     }
     let mut problems: Vec<String> = resolved.problems.iter().map(ToString::to_string).collect();

@@ -7,7 +7,9 @@
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
-use larder_server::settings::{FleetNode, FleetSettings, Row, Settings, Takes, Topic, slot_ranges, table};
+use larder_server::settings::{
+    FleetNode, FleetSettings, Row, Settings, Takes, Topic, read_short_text, slot_ranges, table,
+};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -26,7 +28,7 @@ type Mistake = (usize, String);
 
 /// Reads the file at `path` into `settings`. Returns what is wrong with it. Lines are counted from 1.
 pub(super) fn read(path: &Path, settings: &mut Settings, took: Took<'_>) -> Vec<CliError> {
-    let text = match std::fs::read_to_string(path) {
+    let text = match read_short_text(path) {
         Ok(text) => text,
         Err(error) => {
             let name = path.display();

@@ -181,14 +181,13 @@ pub(crate) fn doubts(settings: &Settings) -> Vec<String> {
 }
 
 /// What would keep this process from becoming the server that the settings ask for, in one line each. Nothing is
-/// changed.
+/// changed but the limits of this process.
 pub(crate) fn problems(settings: &Settings) -> Vec<String> {
     let mut found = Vec::new();
     found.extend(user(settings).err());
-    let (files, limit) = (files_needed(settings), getrlimit(Resource::Nofile).maximum);
-    if let Some(highest) = limit.filter(|highest| *highest < files && !rustix::process::geteuid().is_root()) {
-        found.push(too_few_files(settings, highest));
-    }
+    // Only an attempt tells what this process may have. A limit of its own outlives no process.
+    let files = raise(Resource::Nofile, files_needed(settings));
+    found.extend(files.err().map(|highest| too_few_files(settings, highest)));
     for (path, what) in
         [(&settings.pidfile, "the pidfile (-P)"), (&settings.unix_socket, "the UNIX socket (-s)")]
     {

@@ -181,7 +181,8 @@ class Shared(Limited):
         """Fails if a client that reads is refused while 80 others send `requests` and read nothing."""
         connection = self.connection(self.running)
         for begin in range(0, self.KEYS, 1000):
-            connection.send(b"".join(b"set key-number-%d 0 0 1 noreply\r\nx\r\n" % n for n in range(begin, begin + 1000)))
+            numbers = range(begin, begin + 1000)
+            connection.send(b"".join(b"set key-number-%d 0 0 1 noreply\r\nx\r\n" % n for n in numbers))
         self.assertEqual(connection.ask(b"mn"), b"MN")
         behaved = [self.connection(self.running) for _ in range(4)]
         deaf = [self.connection(self.running) for _ in range(80)]

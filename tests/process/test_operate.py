@@ -94,6 +94,39 @@ class CheckConfig(OperateCase):
             shared = max(len(words & set(line.split())) / len(words) for line in problems.splitlines())
             self.assertGreater(shared, 0.5, "%s: serve: %s, check-config: %s" % (flags, served, problems))
 
+    def test_it_finds_what_only_the_machine_knows(self):
+        folder = self.folder()
+        taken = os.path.join(folder, "taken")
+        with open(taken, "w") as file:
+            file.write("something else")
+        for flags, says in ((["-c", "10000000"], "open files"),
+                            (["-l", "192.0.2.1"], "this machine has no such address"),
+                            (["-l", "fe80::1%lo"], "cannot listen on"),
+                            (["--admin", "192.0.2.1:80"], "cannot open the admin page"),
+                            (["-s", taken], "the file exists"),
+                            (["-s", os.path.join(folder, "s" * 120)], "cannot listen on"),
+                            (["--keep", "/dev/shm"], "cannot keep memory in /dev/shm (--keep)"),
+                            (["--keep", "/dev/null"], "no ordinary file"),
+                            (["--flash", "/dev/null"], "neither a file nor a block device"),
+                            (["--flash", folder], "is a directory"),
+                            (["--flash", taken], "too small"),
+                            (["--flash", taken + ":64m"], "only")):
+            status, _, served = run_to_end("-p", str(support.free_port()), *flags)
+            self.assertNotEqual(status, 0, flags)
+            self.assertIn(says, served, flags)
+            checked, _, problems = command("check-config", *flags)
+            self.assertEqual(checked, 1, flags)
+            self.assertIn(says, problems, flags)
+
+    def test_a_file_without_end_is_refused(self):
+        zero = "/dev/zero"
+        for words in (["check-config", "--config", zero], ["check-config", "-Y", zero],
+                      ["check-config", "-Z", "--tls-cert", zero, "--tls-key", zero],
+                      ["plan", "--curve", zero]):
+            status, _, said = command(*words)
+            self.assertNotEqual(status, 0, words)
+            self.assertIn("longer than", said, words)
+
     def test_it_opens_no_port_and_writes_nothing(self):
         server = self.server()
         folder = self.folder()

@@ -190,10 +190,57 @@ class Doors(Case):
         self.assertEqual(ask(resp, b"DEL", b"t", b"r"), 2)
         self.assertIsNone(text.get(b"t"))
 
-    def test_a_pause_of_clients_is_accepted(self):
+    def test_settings_that_applications_make_when_they_start(self):
+        connection = self.connection(self.server("-m", "64"))
+        for name, value, shown in ((b"notify-keyspace-events", b"Egx", b"gxE"),
+                                   (b"maxmemory-policy", b"allkeys-lru", b"allkeys-lru"),
+                                   (b"latency-monitor-threshold", b"100", b"100")):
+            self.assertEqual(ask(connection, b"CONFIG", b"SET", name, value), b"OK")
+            self.assertEqual(ask(connection, b"CONFIG", b"GET", name), [name, shown])
+        self.assertIn(b"maxmemory_policy:allkeys-lru", ask(connection, b"INFO", b"memory"))
+        for name, value in ((b"notify-keyspace-events", b"Q"), (b"maxmemory-policy", b"noeviction"),
+                            (b"maxmemory-policy", b"volatile-lru"), (b"latency-monitor-threshold", b"-1")):
+            answer = ask(connection, b"CONFIG", b"SET", b"notify-keyspace-events", b"", name, value)
+            self.assertTrue(answer.startswith(b"-ERR "), answer)
+        # Where one value is wrong, none changes.
+        name = b"notify-keyspace-events"
+        self.assertEqual(ask(connection, b"CONFIG", b"GET", name), [name, b"gxE"])
+
+    def test_the_longest_value_is_said_by_its_name(self):
+        connection = self.connection(self.server("-m", "64", "-I", "2m"))
+        self.assertEqual(ask(connection, b"CONFIG", b"GET", b"proto-max-bulk-len"), [b"proto-max-bulk-len", b"2097152"])
+
+    def test_a_connection_says_what_it_has_moved_and_what_it_holds(self):
+        server = self.server("-m", "64")
+        connection, other = self.connection(server), self.connection(server)
+
+        def fields(of):
+            for line in ask(other, b"CLIENT", b"LIST").decode().splitlines():
+                found = dict(pair.split("=", 1) for pair in line.split(" "))
+                if found["id"] == of:
+                    return {name: int(found[name]) for name in ("tot-net-in", "tot-net-out", "tot-mem", "qbuf", "omem")}
+        number = b"%d" % ask(connection, b"CLIENT", b"ID")
+        came, sent = len(command(b"CLIENT", b"ID")), len(b":%b\r\n" % number)
+        self.assertEqual(ask(connection, b"SET", b"k", b"v" * 1000), b"OK")
+        came, sent = came + len(command(b"SET", b"k", b"v" * 1000)), sent + len(b"+OK\r\n")
+        # A reply may be here before it is counted.
+        support.until(lambda: fields(number.decode())["tot-net-out"] >= sent, "replies are counted")
+        after = fields(number.decode())
+        self.assertEqual((after["tot-net-in"], after["tot-net-out"]), (came, sent))
+        self.assertEqual((after["qbuf"], after["omem"]), (0, 0))
+        self.assertGreater(after["tot-mem"], 0)
+        half = command(b"SET", b"k", b"v" * 3000)[:2000]
+        connection.send(half)
+        connection.wait_until_read()
+        support.until(lambda: fields(number.decode())["qbuf"] >= len(half), "the half of a request is shown")
+        self.assertGreaterEqual(fields(number.decode())["tot-mem"], after["tot-mem"] + len(half))
+
+    def test_a_pause_of_clients_is_refused_as_nobody_is_paused(self):
         connection = self.connection(self.server())
-        for words in ((b"PAUSE", b"100"), (b"PAUSE", b"100", b"WRITE"), (b"PAUSE", b"0", b"all"), (b"UNPAUSE",)):
+        for words in ((b"PAUSE", b"0", b"all"), (b"UNPAUSE",)):
             self.assertEqual(ask(connection, b"CLIENT", *words), b"OK")
+        for words in ((b"PAUSE", b"100"), (b"PAUSE", b"100", b"WRITE")):
+            self.assertIn(b"pauses no clients", ask(connection, b"CLIENT", *words))
         for words, says in (((b"PAUSE", b"x"), b"not an integer"), ((b"PAUSE", b"-1"), b"negative"),
                             ((b"PAUSE", b"1", b"READ"), b"syntax")):
             self.assertIn(says, ask(connection, b"CLIENT", *words))

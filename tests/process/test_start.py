@@ -245,6 +245,7 @@ class Messages(Case):
         server = self.server("-p", "0", "-U", "0", environment={"MEMCACHED_PORT_FILENAME": path}, wait=False)
         if process_support.is_larder():
             self.until_said(server, "nothing listens")
+            self.assertIn("listening on no port (-p 0): ", server.error_text())
         server.wait_until_idle()
         self.assertIsNone(server.process.poll())
 

@@ -13,6 +13,7 @@ import support
 import tls_support
 from packets import packet, plain
 from process_support import Case, is_larder, larder_only, run_to_end
+from resp_support import ask
 from tls_support import Certificates
 
 TLS12, TLS13 = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3
@@ -215,6 +216,48 @@ class Sessions(TlsCase):
             put(self.identity)
             server.process.send_signal(signal.SIGHUP)
             support.until(lambda: name_of(self.client(server)) == "server", "the certificate is read again")
+
+    @larder_only
+    def test_a_certificate_that_has_expired_is_told_and_replaces_no_valid_one(self):
+        folder = self.folder()
+        expired = self.certificates.sign("expired", days="-1")
+        server = self.tls_server(identity=expired)
+        self.assertIn("has expired", server.error_text())
+        identity = tuple(os.path.join(folder, name) for name in ("cert.pem", "key.pem"))
+
+        def put(other):
+            for source, target in zip(other, identity):
+                with open(source, "rb") as read, open(target, "wb") as write:
+                    write.write(read.read())
+        put(self.identity)
+        server = self.tls_server(identity=identity)
+        self.assertNotIn("has expired", server.error_text())
+        put(expired)
+        self.assertIn(b"Error", self.client(server).ask(b"refresh_certs"))
+        server.process.send_signal(signal.SIGHUP)
+        support.until(lambda: "has expired" in server.error_text(), "it is told")
+        self.assertEqual(self.client(server).ask(b"mn"), b"MN")
+
+    def ends(self, server, act):
+        """Fails unless the server takes leave of a client of which `act` makes the end."""
+        connection = self.client(server)
+        self.assertEqual(connection.ask(b"mn"), b"MN")
+        connection.socket.suppress_ragged_eofs = False
+        act()
+        self.assertEqual(connection.socket.recv(10), b"")
+
+    @larder_only
+    def test_a_server_that_ends_a_connection_takes_leave(self):
+        for flags in ((), ("--backend", "poll")):
+            server = self.tls_server("-o", "idle_timeout=1", *flags)
+            self.ends(server, lambda: None)
+            server = self.tls_server(*flags)
+            killed, other = self.client(server), self.client(server)
+            number = ask(killed, b"CLIENT", b"ID")
+            killed.socket.suppress_ragged_eofs = False
+            self.assertEqual(ask(other, b"CLIENT", b"KILL", b"ID", b"%d" % number), 1)
+            self.assertEqual(killed.socket.recv(10), b"")
+            self.ends(server, lambda: server.process.send_signal(signal.SIGTERM))
 
     def test_a_key_of_another_certificate_changes_nothing(self):
         folder = self.folder()

@@ -144,7 +144,7 @@ class Lines(WatchCase):
         server = self.server()
         lines = self.told(server, b"deletions", (b"set a 0 0 3\r\nabc\r\n", b"STORED"), (b"delete a\r\n", b"DELETED"),
                           (b"delete a\r\n", b"NOT_FOUND"), (b"set b 0 0 1\r\nb\r\n", b"STORED"),
-                          (b"md b\r\n", b"HD"), (b"md b\r\n", b"NF"))
+                          (b"md b I\r\n", b"HD"), (b"md b\r\n", b"HD"), (b"md b\r\n", b"NF"))
         self.assertEqual(lines, ["deleted key=a cmd=delete clsid=1 size=3", "deleted key=b cmd=md clsid=1 size=1"])
 
     def test_keys_are_written_as_in_addresses(self):
@@ -168,6 +168,17 @@ class Lines(WatchCase):
         self.assertEqual(watcher.line(), "conn_new rip=127.0.0.1 rport=N transport=tcp cfd=N")
         connection.close()
         self.assertEqual(watcher.line(), "conn_close rip=127.0.0.1 rport=N transport=tcp reason=normal cfd=N")
+
+    @larder_only
+    def test_why_a_connection_ended_is_told(self):
+        server = self.server("-m", "64", wait=False)
+        watcher = self.watch(server, b"connevents")
+        for sent, reason in ((b"x" * 70000, "error"), (b"*1\r\n$x\r\n", "error"), (b"quit\r\n", "normal")):
+            connection = self.connection(server)
+            self.assertIn("conn_new", watcher.line())
+            connection.send(sent)
+            self.assertTrue(connection.is_closed())
+            self.assertIn("reason=%s" % reason, watcher.line(), sent[:9])
 
     def test_a_connection_that_was_idle(self):
         server = self.server("-o", "idle_timeout=1", wait=False)

@@ -283,6 +283,9 @@ fn cannot(what: &str, error: &io::Error) -> String {
     format!("the file cannot {what} ({error})")
 }
 
+/// What is said of a path at which something else is than a file.
+const NO_FILE: &str = "this is no ordinary file: name another one";
+
 /// Looks whether a file can be used as [`crate::KeepOptions`] says, without making it.
 ///
 /// # Errors
@@ -293,6 +296,9 @@ pub fn check_keep_path(path: &Path) -> Result<(), MemoryError> {
         Some(folder) if folder.is_dir() => folder,
         _ => return Err(refused("there is no such folder: make it, or name another file".to_owned())),
     };
+    if path.exists() && !path.is_file() {
+        return Err(refused(NO_FILE.to_owned()));
+    }
     let existing = if path.exists() { path } else { &folder };
     let opened = File::open(existing).map_err(|error| refused(cannot("be read", &error)))?;
     is_on_hugetlbfs(&opened).map(drop).map_err(refused)
@@ -315,7 +321,7 @@ fn open_on_memory(path: &Path) -> Result<(File, bool), String> {
     let file = opened.map_err(|error| cannot("be opened", &error))?;
     let is_file = file.metadata().map_err(|error| cannot("be read", &error))?.is_file();
     if !is_file {
-        return Err("this is no ordinary file: name another one".to_owned());
+        return Err(NO_FILE.to_owned());
     }
     let is_huge = is_on_hugetlbfs(&file)?;
     Ok((file, is_huge))

@@ -29,4 +29,4 @@ mod version;
 mod worth;
 
 pub use error::RunError;
-pub use run::{problems_of_start, run};
+pub use run::{doubts_of_start, problems_of_start, run};

@@ -21,7 +21,7 @@ use crate::tls::Tls;
 use larder_cache::{Cache, CacheOptions, NumaNodes, PagesWanted};
 use signal_hook::iterator::Signals;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -245,8 +245,8 @@ fn ring_buffers(settings: &Settings, cache: &Cache) -> Result<usize, RunError> {
 /// What would keep [`run`] from serving with these settings, as far as that can be known beforehand, in one line each.
 /// Files are read and host names are looked up; no port is opened, and nothing is written.
 pub fn problems_of_start(settings: &Settings) -> Vec<String> {
-    let mut found = Vec::new();
-    found.extend(settings::tcp_sockets(settings).err().map(|error| error.to_string()));
+    let mut found: Vec<String> = settings::tcp_sockets(settings).err().into_iter().collect();
+    found.extend(listening_problems(settings));
     match Users::of(settings) {
         Ok(users) => found.extend(users.as_ref().and_then(Users::stranger).map(str::to_owned)),
         Err(error) => found.push(error),
@@ -268,6 +268,29 @@ pub fn problems_of_start(settings: &Settings) -> Vec<String> {
     found.extend(settings.keep.as_deref().and_then(keep::problem_of_start));
     found.extend(flash::problems_of_start(settings));
     found
+}
+
+/// What is wrong with the addresses and the paths on which the server is to listen.
+fn listening_problems(settings: &Settings) -> Vec<String> {
+    let on_the_network = settings.unix_socket.is_none()
+        && [settings.tcp_port, settings.udp_port].iter().any(|port| *port != settings::Port::Off);
+    let addresses: Vec<ListenAddress> = match on_the_network || settings.resp_port != settings::Port::Off {
+        true => settings.addresses.iter().map(listen_address).collect(),
+        false => Vec::new(),
+    };
+    let admin = settings.admin.filter(|admin| admin.required);
+    let mut found = io::problems_of_listening(&addresses, settings.unix_socket.as_deref());
+    found.extend(admin.and_then(|admin| admin::problem_of_listening(admin.at)));
+    found
+}
+
+/// What is probably not wanted, in one line each, as far as files say it.
+pub fn doubts_of_start(settings: &Settings) -> Vec<String> {
+    let is_read = settings.tls.enabled && settings.tls.chain_cert.is_some();
+    let problem = is_read.then(|| Tls::load(&settings.tls).ok()?.certificate_problem()).flatten();
+    let shown = settings.tls.chain_cert.as_deref().unwrap_or(Path::new("")).display();
+    let told = |why| format!("the certificate {shown} (--tls-cert) {why}: clients that look will refuse it");
+    problem.map(told).into_iter().collect()
 }
 
 fn cache_options(settings: &Settings) -> CacheOptions {
@@ -372,6 +395,9 @@ fn announce(
     places.extend(addresses.resp.iter().map(|at| format!("{at} (RESP)")));
     places.extend(addresses.udp.iter().map(|at| format!("udp {at}")));
     places.extend(addresses.unix.iter().map(|path| path.display().to_string()));
+    if places.is_empty() {
+        places.push("no port (-p 0)".to_owned());
+    }
     tracing::info!(
         target: "larder::start",
         "listening on {}: {} MiB, {} workers, {}, {}{}{}",
@@ -383,6 +409,9 @@ fn announce(
         flash.map_or(String::new(), |flash| format!("; {}", flash.sentence())),
         admin.map_or(String::new(), |admin| format!("; http://{}", admin.local_addr)),
     );
+    for warning in doubts_of_start(settings) {
+        tracing::warn!("{warning}");
+    }
     for warning in startup_warnings(settings, addresses, Machine::here()) {
         tracing::warn!("{warning}");
     }

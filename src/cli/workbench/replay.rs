@@ -237,7 +237,7 @@ fn options(args: &ReplayArgs) -> Result<Options, Failure> {
 
 fn credentials(target: &TargetArgs) -> Result<Option<Credentials>, Failure> {
     let Some(path) = &target.password_file else { return Ok(None) };
-    let text = std::fs::read_to_string(path)
+    let text = larder_server::settings::read_short_text(path)
         .map_err(|error| Failure::Failed(format!("{}: {error}", path.display())))?;
     let password = text.lines().next().unwrap_or_default().to_owned();
     Ok(Some(Credentials { user: target.user.clone().unwrap_or_default(), password }))

@@ -409,7 +409,8 @@ fn number(hit: &Hit<'_>) -> Option<(u64, usize)> {
     let start = bytes.iter().position(|byte| !is_blank(byte))?;
     let text = bytes[start..].strip_prefix(b"+").unwrap_or(&bytes[start..]);
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    if digits == 0 || text.get(digits).is_some_and(|byte| !is_blank(byte)) {
+    // A client of C may store the NUL at the end of a string.
+    if digits == 0 || text.get(digits).is_some_and(|byte| !is_blank(byte) && *byte != 0) {
         return None;
     }
     let mut value = 0u64;

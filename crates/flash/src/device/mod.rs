@@ -36,7 +36,7 @@ pub use interface::{
 };
 #[doc(hidden)]
 pub use open::open_reading_by;
-pub use open::{default_zone_bytes, open};
+pub use open::{check, default_zone_bytes, open};
 #[doc(hidden)]
 pub use options::ReadsBy;
 pub use options::{DeviceOptions, Direct};

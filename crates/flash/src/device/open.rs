@@ -43,6 +43,22 @@ pub fn open(path: &Path, options: &DeviceOptions) -> Result<Arc<dyn Device>, Ope
     open_reading_by(path, options, ReadsBy::Auto)
 }
 
+/// Whether what is at `path` can be a device, as far as that can be known without opening it. A path at which nothing
+/// is can.
+///
+/// # Errors
+/// As [`open`].
+pub fn check(path: &Path, options: &DeviceOptions) -> Result<(), OpenError> {
+    let opening = Opening { named: DevicePath::new(path), options: *options, reads: ReadsBy::Auto };
+    match std::fs::metadata(path) {
+        Ok(metadata) if metadata.is_file() => opening.file_layout(metadata.len()).map(drop),
+        Ok(metadata) if metadata.file_type().is_block_device() => Ok(()),
+        Ok(metadata) => Err(opening.no_device(&metadata)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(opening.named.refuse(&format!("cannot be looked at: {error}"))),
+    }
+}
+
 /// [`open`] with a choice of how reads are handed to the system, for tests.
 ///
 /// # Errors
@@ -60,10 +76,7 @@ pub fn open_reading_by(
     let device = match std::fs::metadata(path) {
         Ok(metadata) if metadata.file_type().is_block_device() => opening.open_block(&metadata)?,
         Ok(metadata) if metadata.is_file() => opening.open_file(false)?,
-        Ok(metadata) if metadata.is_dir() => {
-            return Err(opening.named.refuse("is a directory: name a file in it"));
-        }
-        Ok(_) => return Err(opening.named.refuse("is neither a file nor a block device")),
+        Ok(metadata) => return Err(opening.no_device(&metadata)),
         Err(error) if error.kind() == ErrorKind::NotFound => opening.open_file(true)?,
         Err(error) => return Err(opening.named.refuse(&format!("cannot be looked at: {error}"))),
     };
@@ -78,6 +91,23 @@ struct Opening<'a> {
 }
 
 impl Opening<'_> {
+    fn no_device(&self, metadata: &Metadata) -> OpenError {
+        self.named.refuse(match metadata.is_dir() {
+            true => "is a directory: name a file in it",
+            false => "is neither a file nor a block device",
+        })
+    }
+
+    /// How a file of `found` bytes is divided: the bytes that are used, and their layout.
+    fn file_layout(&self, found: u64) -> Result<(u64, Layout), OpenError> {
+        let bytes = self.options.bytes.unwrap_or(found);
+        if found == 0 && self.options.bytes.is_none() {
+            return Err(self.named.refuse("is empty: give its size, so that it can be made"));
+        }
+        self.check_size(found, bytes, ", or remove it to have it made anew")?;
+        Ok((bytes, self.layout(bytes, self.options.zone_bytes)?))
+    }
+
     fn open_file(&self, create: bool) -> Result<DiskDevice, OpenError> {
         if create && self.options.bytes.is_none() {
             return Err(self.named.refuse("does not exist: give its size, so that it can be made"));
@@ -85,12 +115,7 @@ impl Opening<'_> {
         let mut file = self.open_with(create, OFlags::empty())?;
         self.lock(&file)?;
         let found = self.length(&mut file)?;
-        let bytes = self.options.bytes.unwrap_or(found);
-        if found == 0 && self.options.bytes.is_none() {
-            return Err(self.named.refuse("is empty: give its size, so that it can be made"));
-        }
-        let prepared = self.check_size(found, bytes, ", or remove it to have it made anew").and_then(|()| {
-            let layout = self.layout(bytes, self.options.zone_bytes)?;
+        let prepared = self.file_layout(found).and_then(|(bytes, layout)| {
             self.reserve(&file, found, bytes)?;
             Ok(layout)
         });

@@ -95,6 +95,12 @@ impl std::error::Error for AdminError {
     }
 }
 
+/// Why the page cannot be at this address, as far as that can be known without opening its port.
+pub(crate) fn problem_of_listening(at: SocketAddr) -> Option<String> {
+    let error = std::net::UdpSocket::bind((at.ip(), 0)).err()?;
+    Some(AdminError { at, error }.to_string())
+}
+
 /// Binds `addr` (port 0 = any free one) and serves `source` from a thread named `admin`. Requests that name a host are
 /// answered if it is an address, `localhost`, the name of this machine or one of `host_names`.
 pub fn start(

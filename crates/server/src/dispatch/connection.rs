@@ -201,6 +201,10 @@ impl<S: SessionState> Conversation for Connection<S> {
         self.output.has_any()
     }
 
+    fn output(&self) -> &[u8] {
+        self.output.bytes()
+    }
+
     fn is_waiting(&self) -> bool {
         self.progress.waits
     }
@@ -211,6 +215,10 @@ impl<S: SessionState> Conversation for Connection<S> {
 
     fn ends_unserved(&self) -> bool {
         self.ends_unserved
+    }
+
+    fn has_failed(&self) -> bool {
+        self.output.has_failed()
     }
 
     fn awaits(&self, held: usize) -> Awaits {

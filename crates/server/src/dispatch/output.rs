@@ -66,6 +66,8 @@ pub(super) struct Output {
     pool: Rc<Pool>,
     /// The connection ends once everything is sent.
     closing: bool,
+    /// It ends because of what the client sent, or because something found no room.
+    failed: bool,
     /// With this many bytes the output is full.
     bytes_max: usize,
     is_datagram: bool,
@@ -82,6 +84,7 @@ impl Output {
             bytes: Vec::new(),
             pool,
             closing: false,
+            failed: false,
             bytes_max: if is_datagram { DATAGRAM_OUTPUT_BYTES } else { OUTPUT_SOFT_BYTES },
             is_datagram,
             held: None,
@@ -123,6 +126,17 @@ impl Output {
     /// The connection ends once everything is sent. No request is executed any more.
     pub(super) fn close(&mut self) {
         self.closing = true;
+    }
+
+    /// The same, for a connection that cannot go on.
+    pub(super) fn close_failed(&mut self) {
+        self.closing = true;
+        self.failed = true;
+    }
+
+    /// Whether it ends because it cannot go on.
+    pub(super) fn has_failed(&self) -> bool {
+        self.failed
     }
 
     #[inline]

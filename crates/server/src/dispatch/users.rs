@@ -15,7 +15,7 @@
 //! lengths, and all users are compared every time.
 
 use super::own_keys::OwnKeys;
-use crate::settings::{Settings, UserNamespace};
+use crate::settings::{Settings, UserNamespace, read_short_file};
 use ring::digest::{SHA256, digest};
 use std::path::Path;
 use std::sync::Arc;
@@ -102,7 +102,7 @@ impl Users {
     /// One line that says what is wrong with the file, and where.
     pub fn read(path: &Path) -> Result<Users, String> {
         let shown = path.display();
-        let text = std::fs::read(path).map_err(|error| {
+        let text = read_short_file(path).map_err(|error| {
             format!("cannot read the users in {shown} (-Y): {error}; name a file with lines of name:password")
         })?;
         let (mut users, mut warnings) = (Vec::new(), Vec::new());

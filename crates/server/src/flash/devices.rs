@@ -4,6 +4,7 @@ use crate::settings::{Direct, FlashDevice, FlashSettings};
 use larder_flash::device::{self, Device, DeviceOptions, OpenError, together};
 use larder_ssd::simulated;
 use std::collections::{BTreeSet, HashSet};
+use std::path::Path;
 use std::sync::Arc;
 
 /// Opens the devices that the settings name, as one. With `format`, whatever they hold is given up.
@@ -54,16 +55,26 @@ fn open_all(wanted: &FlashSettings, zone_bytes: Option<u64>) -> Result<Vec<Arc<d
     wanted.devices.iter().map(|device| open_one(device, wanted.direct, zone_bytes)).collect()
 }
 
+/// Why what is at a path cannot be a device.
+pub(super) fn unfit(wanted: &FlashSettings, path: &Path, bytes: Option<u64>) -> Option<OpenError> {
+    let FlashSettings { zone_bytes, direct, .. } = wanted;
+    device::check(path, &DeviceOptions { bytes, zone_bytes: *zone_bytes, direct: as_device(*direct) }).err()
+}
+
+fn as_device(direct: Direct) -> device::Direct {
+    match direct {
+        Direct::Auto => device::Direct::Auto,
+        Direct::On => device::Direct::On,
+        Direct::Off => device::Direct::Off,
+    }
+}
+
 fn open_one(
     wanted: &FlashDevice,
     direct: Direct,
     zone_bytes: Option<u64>,
 ) -> Result<Arc<dyn Device>, OpenError> {
-    let direct = match direct {
-        Direct::Auto => device::Direct::Auto,
-        Direct::On => device::Direct::On,
-        Direct::Off => device::Direct::Off,
-    };
+    let direct = as_device(direct);
     match wanted {
         FlashDevice::Path { path, size_bytes } => {
             device::open(path, &DeviceOptions { bytes: *size_bytes, zone_bytes, direct })

@@ -72,6 +72,8 @@ pub(crate) fn problems_of_start(settings: &Settings) -> Vec<String> {
         let FlashDevice::Path { path, size_bytes } = device else { continue };
         let folder = std::path::absolute(path).ok().and_then(|path| path.parent().map(Path::to_owned));
         if path.exists() {
+            let unfit = devices::unfit(&settings.flash, path, *size_bytes);
+            found.extend(unfit.map(|error| format!("cannot use the flash: {error} (--flash PATH:SIZE)")));
             continue;
         }
         if size_bytes.is_none() {

@@ -16,12 +16,23 @@ use crate::tls::Tls;
 use socket2::Socket;
 
 /// What a client is told that is one too many.
-const TOO_MANY: &[u8] = b"ERROR Too many open connections\r\n";
-
+const TOO_MANY: Words = Words {
+    memcached: "ERROR Too many open connections\r\n",
+    resp: "-ERR max number of clients reached\r\n",
+};
 /// What a client is told whose address has too many.
-const TOO_MANY_OF_ADDRESS: &[u8] = b"ERROR Too many open connections from this address\r\n";
+const TOO_MANY_OF_ADDRESS: Words = Words {
+    memcached: "ERROR Too many open connections from this address\r\n",
+    resp: "-ERR max number of clients reached for this address\r\n",
+};
 /// How often it is logged that addresses have too many.
 const LOGGED_EVERY: Duration = Duration::from_secs(60);
+
+/// The same in two protocols.
+struct Words {
+    memcached: &'static str,
+    resp: &'static str,
+}
 
 /// Why no connections are accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -75,7 +86,7 @@ impl Acceptor {
     /// A connection that a listener has accepted.
     pub(super) fn accepted(&self, socket: Socket, listener: &Listener) -> Accepted {
         let handshake = self.tls.as_ref().and_then(|tls| tls.config(listener.tls));
-        Accepted { handshake, ..Accepted::new(socket, listener.transport) }
+        Accepted { handshake, is_resp: listener.is_resp, ..Accepted::new(socket, listener.transport) }
     }
 
     /// Finds the worker for a new connection. `None` = the connection was turned away, or waits until another closes.
@@ -91,7 +102,7 @@ impl Acceptor {
             accepted.place = shared.address_limit.enter(address);
             if accepted.place.is_none() {
                 shared.counters.workers[own].rejected_per_address.add(1);
-                refuse(&accepted, TOO_MANY_OF_ADDRESS);
+                refuse(&accepted, &TOO_MANY_OF_ADDRESS);
                 self.refused.tell(address, shared.address_limit.most());
                 return None;
             }
@@ -100,7 +111,7 @@ impl Acceptor {
             if shared.limits.refuses() {
                 // First: the client may ask for the count as soon as it is refused.
                 shared.counters.workers[own].rejected.add(1);
-                refuse(&accepted, TOO_MANY);
+                refuse(&accepted, &TOO_MANY);
             } else {
                 self.parked.push_back(accepted);
                 self.pause(Pause::Limit, shared);
@@ -210,8 +221,12 @@ fn address_of(accepted: &Accepted) -> Option<IpAddr> {
 
 /// Tells a client that its connection is one too many. A few words fit the buffer of any socket. A client that is gone
 /// need not read them, and one that expects a handshake cannot.
-fn refuse(accepted: &Accepted, why: &[u8]) {
+fn refuse(accepted: &Accepted, why: &Words) {
     if accepted.handshake.is_none() {
-        let _ = accepted.socket.set_nonblocking(true).and_then(|()| (&accepted.socket).write_all(why));
+        let words = if accepted.is_resp { why.resp } else { why.memcached };
+        let _ = accepted
+            .socket
+            .set_nonblocking(true)
+            .and_then(|()| (&accepted.socket).write_all(words.as_bytes()));
     }
 }

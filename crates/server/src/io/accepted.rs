@@ -13,6 +13,8 @@ use std::sync::Arc;
 pub(super) struct Accepted {
     pub(super) socket: Socket,
     pub(super) transport: Transport,
+    /// The client speaks RESP. `false` = it is not known what it speaks.
+    pub(super) is_resp: bool,
     /// What it counts for among the connections of its address. `None` = it was not counted, or has no address.
     pub(super) place: Option<AddressPlace>,
     /// The handshake that comes first.
@@ -34,6 +36,7 @@ impl Accepted {
         Accepted {
             socket,
             transport,
+            is_resp: false,
             place: None,
             handshake: None,
             session: None,

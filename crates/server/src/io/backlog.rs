@@ -27,7 +27,10 @@ pub(super) struct Backlog {
 enum Piece {
     Bytes(Vec<u8>, Charge),
     /// One reply, this many times.
-    Alike { reply: Vec<u8>, times: usize },
+    Alike {
+        reply: Vec<u8>,
+        times: usize,
+    },
 }
 
 impl Backlog {
@@ -35,7 +38,7 @@ impl Backlog {
         self.pieces.is_empty()
     }
 
-    /// Requests of so many bytes were served.
+    /// Requests of `bytes` bytes were served.
     #[inline]
     pub(super) fn served(&mut self, bytes: usize) {
         self.served_bytes += bytes;
@@ -111,6 +114,11 @@ impl Backlog {
     }
 }
 
+/// Whether these replies take next to no room.
+pub(super) fn are_alike(replies: &[u8]) -> bool {
+    reply_repeated_in(replies).is_some()
+}
+
 /// The short reply that the buffer consists of, if it is the same reply again and again.
 fn reply_repeated_in(buffer: &[u8]) -> Option<&[u8]> {
     let end = buffer.iter().take(ALIKE_BYTES_MAX).position(|byte| *byte == b'\n')? + 1;
@@ -124,7 +132,10 @@ mod tests {
     use super::*;
 
     fn drain(backlog: &mut Backlog) -> Vec<u8> {
-        std::iter::from_fn(|| backlog.pop()).inspect(|piece| assert!(piece.len() <= 2 * PIECE_BYTES)).flatten().collect()
+        std::iter::from_fn(|| backlog.pop())
+            .inspect(|piece| assert!(piece.len() <= 2 * PIECE_BYTES))
+            .flatten()
+            .collect()
     }
 
     #[test]

@@ -167,8 +167,8 @@ impl Buffers {
         self.try_take_below(limit - limit / (2 * RESERVE_SHARE), bytes)
     }
 
-    /// Accounts `bytes` more of a short input. It may exceed the limit by a quarter: the connections that hold most make
-    /// up for it, and on other workers that takes a moment.
+    /// Accounts `bytes` more of a short input. It may exceed the limit by a quarter: the connections that hold most
+    /// make up for it, and on other workers that takes a moment.
     pub(super) fn try_take_short(&self, bytes: u64) -> bool {
         let limit = self.limit_bytes();
         self.try_take_below(limit.saturating_add(limit / (2 * RESERVE_SHARE)), bytes)
@@ -289,7 +289,10 @@ mod tests {
         buffers.take(30);
         let mut charge = Charge::of(buffers.clone(), 30);
         assert_eq!(buffers.used_bytes(), 30);
-        assert!(charge.try_grow(&buffers, 45) && !charge.try_grow(&buffers, 1), "a quarter is left for input");
+        assert!(
+            charge.try_grow(&buffers, 45) && !charge.try_grow(&buffers, 1),
+            "a quarter is left for input"
+        );
         assert_eq!((buffers.used_bytes(), charge.bytes()), (75, 75));
         assert!(buffers.try_take(25) && !buffers.try_take(1));
         assert!(buffers.try_take_short(25) && !buffers.try_take_short(1));

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::address_limit::AddressPlace;
-use super::backlog::Backlog;
+use super::backlog::{Backlog, are_alike};
 use super::buffers::Buffers;
 use super::counters::Count;
 use super::input::{Attention, Input, ReceiveMemory};
@@ -93,8 +93,6 @@ pub(super) struct Link<C, D: Driver> {
     session: Option<Box<Session>>,
     input: Input<D>,
     sending: Sending,
-    /// What was taken from the service while the socket is full, so that it can go on.
-    backlog: Backlog,
     phase: Phase,
     client: Client,
     /// The connection waits in the worker's queue.
@@ -145,7 +143,6 @@ impl<C: Conversation, D: Driver> Link<C, D> {
             session,
             input: Input::new(plain),
             sending: Sending::default(),
-            backlog: Backlog::default(),
             phase: Phase::Serving,
             client: Client::Sends,
             queued: false,
@@ -215,7 +212,8 @@ impl<C: Conversation, D: Driver> Link<C, D> {
 
     /// Why the connection has ended.
     pub(super) fn close_reason(&self) -> CloseReason {
-        let by_itself = if self.is_broken() { CloseReason::Error } else { CloseReason::Normal };
+        let has_failed = self.is_broken() || self.conversation.has_failed();
+        let by_itself = if has_failed { CloseReason::Error } else { CloseReason::Normal };
         self.close_reason.unwrap_or(by_itself)
     }
 
@@ -238,7 +236,9 @@ impl<C: Conversation, D: Driver> Link<C, D> {
     /// Whether the driver should receive for this connection.
     pub(super) fn wants_receive(&self) -> bool {
         let wants = match self.phase {
-            Phase::Serving if self.input.is_stalled() => self.is_blocked() && self.backlog.takes_input(),
+            Phase::Serving if self.input.is_stalled() => {
+                self.is_blocked() && self.sending.backlog.takes_input()
+            }
             Phase::Serving => self.conversation.wants_input() && !self.holds_enough(),
             Phase::Lingering { .. } => true,
             Phase::Finishing { .. } | Phase::Closed => false,
@@ -331,6 +331,7 @@ impl<C: Conversation, D: Driver> Link<C, D> {
     /// An unfinished request does not fit the buffers' limit. Nobody needs its bytes any more.
     fn doom(&mut self, buffers: &Buffers) {
         self.phase = Phase::Finishing { unserved: true };
+        self.set_close_reason(CloseReason::Error);
         self.input.kept.clear(buffers);
         self.last_words = Some(self.conversation.out_of_memory());
     }
@@ -365,9 +366,15 @@ impl<C: Conversation, D: Driver> Link<C, D> {
         let undecrypted = self.session.as_ref().map_or(0, |session| session.held_bytes());
         self.input.kept.capacity()
             + self.sending.charged_bytes()
-            + self.backlog.charged_bytes()
+            + self.sending.backlog.charged_bytes()
             + undecrypted
             + self.conversation.held_bytes()
+    }
+
+    /// Shows what stays with the connection.
+    pub(super) fn show_held(&self, bytes: u64) {
+        let output = self.sending.charged_bytes() + self.sending.backlog.charged_bytes();
+        self.info.holds([self.input.kept.capacity(), output, bytes]);
     }
 
     /// Whether the connection got on since the last time the worker asked.
@@ -411,7 +418,7 @@ impl<C: Conversation, D: Driver> Link<C, D> {
     pub(super) fn end_turn(&mut self, used: usize, now_s: u32, driver: &mut D, buffers: &Buffers) -> bool {
         if used > 0 {
             self.moved = true;
-            self.backlog.served(used);
+            self.sending.backlog.served(used);
             self.info.active_s.store(now_s, Ordering::Relaxed);
         }
         let done = self.conversation.wants_close();
@@ -496,6 +503,7 @@ impl<C: Conversation, D: Driver> Link<C, D> {
             match self.info.socket.send_with_flags(self.sending.rest(), SEND_FLAGS) {
                 Ok(sent) => {
                     count.add(sent as u64);
+                    self.info.sent.add(sent as u64);
                     match self.sending.advance(sent) {
                         Some(buffer) => {
                             self.moved = true;
@@ -514,7 +522,7 @@ impl<C: Conversation, D: Driver> Link<C, D> {
 
     /// Whether something is left to be sent, now or later.
     fn has_output(&self) -> bool {
-        !self.backlog.is_empty()
+        !self.sending.backlog.is_empty()
             || self.conversation.has_output()
             || self.session.as_ref().is_some_and(|session| session.has_outgoing())
     }
@@ -536,7 +544,7 @@ impl<C: Conversation, D: Driver> Link<C, D> {
     }
 
     fn next_words(&mut self) -> Option<Vec<u8>> {
-        if let Some(buffer) = self.backlog.pop() {
+        if let Some(buffer) = self.sending.backlog.pop() {
             return Some(buffer);
         }
         if let Some(buffer) = self.conversation.take_output() {
@@ -570,8 +578,8 @@ impl<C: Conversation, D: Driver> Link<C, D> {
     }
 
     /// The socket is full. A client that sends all its requests before it reads a reply is waiting for the server to
-    /// read on, so the server does, as far as memory allows: it answers more requests while the replies are shorter than
-    /// the requests, and receives more while they are not.
+    /// read on, so the server does, as far as memory allows: it answers more requests while the replies are shorter
+    /// than the requests, and receives more while they are not.
     #[cold]
     pub(super) fn set_aside(&mut self, buffers: &Arc<Buffers>) {
         let is_held_up = |link: &Self| {
@@ -581,20 +589,26 @@ impl<C: Conversation, D: Driver> Link<C, D> {
                 && !link.is_waiting()
                 && !link.conversation.wants_input()
         };
-        while is_held_up(self) && self.backlog.takes_replies() && buffers.spare_bytes() > OUTPUT_BYTES {
+        while is_held_up(self)
+            && self.sending.backlog.takes_replies()
+            && (!buffers.are_crowded() || are_alike(self.conversation.output()))
+        {
             let Some(buffer) = self.conversation.take_output() else { break };
-            if let Some(buffer) = self.backlog.push(buffer, buffers) {
+            if let Some(buffer) = self.sending.backlog.push(buffer, buffers) {
                 self.conversation.recycle(buffer);
             }
         }
         // Long input grows by half.
         let room = OUTPUT_BYTES.max(self.input.kept.capacity() / 2 + 1);
-        self.backlog.may_take_input(is_held_up(self) && buffers.spare_bytes() > room);
+        self.sending.backlog.may_take_input(is_held_up(self) && buffers.spare_bytes() > room);
     }
 
     /// Whether replies wait, and more input is not received because there is no memory for it.
     pub(super) fn is_paused(&self) -> bool {
-        self.is_blocked() && self.is_serving() && self.input.is_stalled() && !self.backlog.takes_input()
+        self.is_blocked()
+            && self.is_serving()
+            && self.input.is_stalled()
+            && !self.sending.backlog.takes_input()
     }
 
     /// The socket is full: the rest of the buffer waits.
@@ -638,10 +652,29 @@ impl<C: Conversation, D: Driver> Link<C, D> {
 
     // ---- the end ----
 
+    /// Whether another thread has ended the connection.
+    pub(super) fn is_killed(&self) -> bool {
+        self.info.is_killed()
+    }
+
+    /// Tells the client that nothing more will be sent, so that it can tell this end from one that somebody else made,
+    /// if the socket takes that.
+    fn say_goodbye(&mut self) {
+        if self.is_blocked() || self.is_broken() {
+            return;
+        }
+        if let Some(session) = &mut self.session {
+            session.say_goodbye();
+            let last = session.take_outgoing();
+            last.map(|last| self.info.socket.send_with_flags(&last, SEND_FLAGS));
+        }
+    }
+
     /// Closes the connection, and lets go of its memory.
     pub(super) fn close(&mut self, slot: usize, driver: &mut D, buffers: &Buffers) {
+        self.say_goodbye();
         self.phase = Phase::Closed;
-        self.backlog = Backlog::default();
+        self.sending.backlog = Backlog::default();
         self.forget_input(driver, buffers);
         self.unblock(buffers);
         driver.close(slot, self);

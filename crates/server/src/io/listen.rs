@@ -128,7 +128,15 @@ impl Addresses {
 pub(super) struct Listener {
     pub(super) socket: Socket,
     pub(super) transport: Transport,
+    /// All its clients speak RESP.
+    pub(super) is_resp: bool,
     pub(super) tls: ListenerTls,
+}
+
+impl Listener {
+    fn of_unix(socket: Socket) -> Listener {
+        Listener { socket, transport: Transport::Unix, is_resp: false, tls: ListenerTls::Off }
+    }
 }
 
 /// Everything that is bound.
@@ -163,7 +171,7 @@ impl Sockets {
             }
             for (socket, tls) in bound {
                 found.extend(tcp_address(&socket));
-                listeners.push(Listener { socket, transport: Transport::Tcp, tls });
+                listeners.push(Listener { socket, transport: Transport::Tcp, is_resp: name == RESP, tls });
             }
         }
         let udp = bind_udp(options, &mut addresses)?;
@@ -172,13 +180,13 @@ impl Sockets {
         let opens_unix = inherited_unix.is_empty();
         for socket in inherited_unix {
             addresses.unix = inherited::path_of(&socket).or(addresses.unix);
-            listeners.push(Listener { socket, transport: Transport::Unix, tls: ListenerTls::Off });
+            listeners.push(Listener::of_unix(socket));
         }
         if let Some((path, mode)) = &options.unix
             && opens_unix
         {
             let socket = unix(path, *mode, options.backlog)?;
-            listeners.push(Listener { socket, transport: Transport::Unix, tls: ListenerTls::Off });
+            listeners.push(Listener::of_unix(socket));
             addresses.unix = Some(path.clone());
             unix_file = addresses.unix.clone();
         }
@@ -417,21 +425,57 @@ fn udp(at: SocketAddr, shared: bool) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Listens on a unix socket. A socket file on which no server listens is replaced.
-fn unix(path: &Path, mode: u32, backlog: u32) -> Result<Socket, RunError> {
+/// What would keep a server from listening on these addresses or on this path, in one line each. No port is opened: an
+/// address is this machine's if a datagram could be sent from it.
+pub(crate) fn problems_of_listening(addresses: &[ListenAddress], unix: Option<&Path>) -> Vec<String> {
+    let mut found = Vec::new();
+    for address in addresses {
+        let address = std::slice::from_ref(address);
+        // A name that nobody knows is told with the settings.
+        let resolved = resolve_all(address, 0, false, EVERYWHERE).unwrap_or_default();
+        found.extend(resolved.into_iter().find_map(|(at, _)| {
+            let may_lack = at.is_ipv6() && may_lack_ipv6(address);
+            let error = udp(at, false).err().filter(|_| !may_lack)?;
+            Some(refused(&address[0].at, &error, "-p").0)
+        }));
+    }
+    let path_problem = |path: &Path| match SockAddr::unix(path) {
+        Ok(_) => unused_unix(path).err(),
+        Err(error) => Some(unix_refused(path, &error)),
+    };
+    found.extend(unix.and_then(path_problem).map(|error| error.0));
+    found
+}
+
+fn unix_refused(path: &Path, error: &io::Error) -> RunError {
     let shown = path.display();
-    let refused = |error: &io::Error| match error.kind() {
+    match error.kind() {
         ErrorKind::AddrInUse => RunError(format!(
             "cannot listen on {shown}: the file exists; remove it or choose another path with -s"
         )),
         _ => RunError(format!("cannot listen on {shown}: {error}; choose another path with -s")),
-    };
-    if fs::symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_socket()) {
-        if UnixStream::connect(path).is_ok() {
-            return Err(RunError(format!(
-                "cannot listen on {shown}: another server listens there; stop it or choose another path with -s"
-            )));
-        }
+    }
+}
+
+/// Refuses a path at which another server listens, or something else is. Returns whether a socket was left there.
+fn unused_unix(path: &Path) -> Result<bool, RunError> {
+    match fs::symlink_metadata(path) {
+        Ok(meta) if meta.file_type().is_socket() => match UnixStream::connect(path) {
+            Ok(_) => Err(RunError(format!(
+                "cannot listen on {}: another server listens there; stop it or choose another path with -s",
+                path.display()
+            ))),
+            Err(_) => Ok(true),
+        },
+        Ok(_) => Err(unix_refused(path, &ErrorKind::AddrInUse.into())),
+        Err(_) => Ok(false),
+    }
+}
+
+/// Listens on a unix socket. A socket file on which no server listens is replaced.
+fn unix(path: &Path, mode: u32, backlog: u32) -> Result<Socket, RunError> {
+    let refused = |error: &io::Error| unix_refused(path, error);
+    if unused_unix(path)? {
         fs::remove_file(path).map_err(|error| refused(&error))?;
     }
     let bind = || {

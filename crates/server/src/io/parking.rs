@@ -121,7 +121,11 @@ mod tests {
         assert_eq!((parking.bytes(), parking.slots()), (99 * 100 + 900, 100));
         let slots = parking.largest(0, |slot| slot != 1);
         assert_eq!(slots.len(), 99, "one may not go");
-        assert_eq!(slots[96..], [2, 0, 99], "the largest is the youngest; of equal ones the oldest goes first");
+        assert_eq!(
+            slots[96..],
+            [2, 0, 99],
+            "the largest is the youngest; of equal ones the oldest goes first"
+        );
         // More of the same request is no progress; an answered request is.
         parking.note(2, 120, false, 5);
         parking.note(3, 110, true, 5);

@@ -3,11 +3,12 @@
 use std::mem;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use socket2::{SockAddr, Socket};
 
+use super::counters::Count;
 use super::transport::{Transport, address_text};
 
 /// What a connection is doing.
@@ -44,7 +45,14 @@ pub(super) struct ConnectionInfo {
     pub(super) is_kernel_tls: bool,
     /// When the last request was served, on the server's clock.
     pub(super) active_s: AtomicU32,
+    /// Bytes received and sent.
+    pub(super) received: Count,
+    pub(super) sent: Count,
+    /// Bytes that stay with the connection between turns: input, output, and both with what its requests hold.
+    held: [AtomicU64; 3],
     doing: AtomicU8,
+    /// Another thread has ended the connection.
+    is_killed: AtomicBool,
     /// The client's address, as soon as somebody has asked for it.
     remote: OnceLock<SocketAddr>,
 }
@@ -63,9 +71,23 @@ impl ConnectionInfo {
             transport,
             is_kernel_tls,
             active_s: AtomicU32::new(now_s),
+            received: Count::default(),
+            sent: Count::default(),
+            held: Default::default(),
             doing: AtomicU8::new(Doing::Reading as u8),
+            is_killed: AtomicBool::new(false),
             remote: OnceLock::new(),
         }
+    }
+
+    /// Whether another thread has ended the connection.
+    pub(super) fn is_killed(&self) -> bool {
+        self.is_killed.load(Ordering::Acquire)
+    }
+
+    /// Shows what stays with the connection: bytes of input, of output, and of all.
+    pub(super) fn holds(&self, bytes: [u64; 3]) {
+        self.held.iter().zip(bytes).for_each(|(held, bytes)| held.store(bytes, Ordering::Relaxed));
     }
 
     /// Shows what the connection is doing from now on.
@@ -105,6 +127,21 @@ impl ConnectionInfo {
     }
 }
 
+/// Bytes of one connection.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Traffic {
+    /// Received.
+    pub received: u64,
+    /// Sent.
+    pub sent: u64,
+    /// Unserved input.
+    pub input: u64,
+    /// Output that waits for the client.
+    pub output: u64,
+    /// All that stays with the connection between turns.
+    pub held: u64,
+}
+
 /// A connection, for those who are not its worker.
 #[derive(Clone, Debug)]
 pub struct Handle(pub(super) Arc<ConnectionInfo>);
@@ -125,6 +162,12 @@ impl Handle {
         self.0.remote_address()
     }
 
+    /// Bytes received and sent, and bytes that stay with the connection between turns.
+    pub fn traffic(&self) -> Traffic {
+        let [input, output, held] = self.0.held.each_ref().map(|bytes| bytes.load(Ordering::Relaxed));
+        Traffic { received: self.0.received.get(), sent: self.0.sent.get(), input, output, held }
+    }
+
     /// How the bytes travel.
     pub fn transport(&self) -> Transport {
         self.0.transport
@@ -135,9 +178,13 @@ impl Handle {
         self.0.fd
     }
 
-    /// Ends the connection: its worker finds it closed by the client.
+    /// Ends the connection: its worker finds it closed by the client. Where its client reads, the worker can still take
+    /// leave of it.
     pub fn shut_down(&self) {
-        let _ = self.0.socket.shutdown(std::net::Shutdown::Both);
+        self.0.is_killed.store(true, Ordering::Release);
+        let is_blocked = self.0.doing.load(Ordering::Relaxed) == Doing::Writing as u8;
+        let how = if is_blocked { std::net::Shutdown::Both } else { std::net::Shutdown::Read };
+        let _ = self.0.socket.shutdown(how);
     }
 }
 

@@ -1,5 +1,6 @@
 //! The buffer that a connection is sending.
 
+use super::backlog::Backlog;
 use super::buffers::Buffers;
 use std::mem;
 
@@ -10,6 +11,8 @@ pub(super) struct Sending {
     sent: usize,
     /// While the socket takes no more: the bytes that are accounted for the buffer.
     blocked: Option<u64>,
+    /// What was taken from the service while the socket is full, so that the service can go on.
+    pub(super) backlog: Backlog,
 }
 
 impl Sending {

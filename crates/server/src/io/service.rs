@@ -60,7 +60,7 @@ pub trait Service {
 /// Why a connection ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CloseReason {
-    /// Its socket failed, or what it needed did not fit into memory.
+    /// Its socket failed, it broke the rules of its protocol, or what it needed did not fit into memory.
     Error,
     /// The client or a command ended it.
     Normal,
@@ -119,12 +119,22 @@ pub trait Conversation {
     /// Whether [`Conversation::take_output`] has something, or will have it without a further request.
     fn has_output(&self) -> bool;
 
+    /// What [`Conversation::take_output`] would most likely give now.
+    fn output(&self) -> &[u8] {
+        &[]
+    }
+
     /// Whether the connection is to be closed once its output is sent. No further input is served.
     fn wants_close(&self) -> bool;
 
     /// With [`Conversation::wants_close`]: whether the client may still be sending what nobody will serve. It gets a
     /// while to read its last reply then.
     fn ends_unserved(&self) -> bool {
+        false
+    }
+
+    /// With [`Conversation::wants_close`]: whether it ends because it cannot go on.
+    fn has_failed(&self) -> bool {
         false
     }
 

@@ -138,7 +138,9 @@ impl<S: Service, D: Driver> Worker<S, D> {
             return self.driver.give_back(filled);
         };
         let counters = &self.shared.counters.workers[self.number];
-        counters.bytes_read.add(self.driver.bytes(&filled).len() as u64);
+        let bytes = self.driver.bytes(&filled).len() as u64;
+        counters.bytes_read.add(bytes);
+        link.info().received.add(bytes);
         let arrival = link.receive(filled, &mut self.driver, &self.shared.buffers);
         match arrival {
             Arrival::Serve => {}
@@ -160,6 +162,9 @@ impl<S: Service, D: Driver> Worker<S, D> {
 
     /// The client sends no more. Its replies are still wanted unless the socket is `broken`.
     pub(super) fn ended(&mut self, slot: usize, broken: bool) {
+        if self.close_if(slot, CloseReason::Normal, Link::is_killed) {
+            return;
+        }
         if let Some(link) = self.link(slot) {
             link.end(broken);
             if link.enqueue() {
@@ -173,6 +178,7 @@ impl<S: Service, D: Driver> Worker<S, D> {
         let Some(link) = self.links.get_mut(slot) else { return };
         if let Ok(bytes) = bytes {
             self.shared.counters.workers[self.number].bytes_written.add(bytes as u64);
+            link.info().sent.add(bytes as u64);
         }
         link.writable(bytes.ok(), &self.shared.buffers);
         if link.enqueue() {
@@ -311,6 +317,7 @@ impl<S: Service, D: Driver> Worker<S, D> {
             if !link.linger() {
                 self.close(slot, link);
             } else if !was_lingering {
+                link.set_close_reason(link.close_reason());
                 let id = ConnectionId { slot: slot as u32, generation: link.generation() };
                 self.lingering.push((id, self.now_s + LINGER_S));
             }
@@ -335,6 +342,7 @@ impl<S: Service, D: Driver> Worker<S, D> {
     fn park(&mut self, slot: usize, link: &mut Link<S::Connection, D>) {
         let bytes = link.held_bytes();
         if bytes > 0 || self.parking.bytes_at(slot) > 0 {
+            link.show_held(bytes);
             self.parking.note(slot, bytes, link.take_moved(), self.shared.now_ms());
         }
     }

@@ -14,6 +14,7 @@ mod names;
 mod network;
 mod process;
 mod row;
+mod short_file;
 mod sockets;
 pub mod table;
 mod tls;
@@ -36,6 +37,7 @@ pub use network::{ADMIN_DEFAULT, Address, AdminAddress, Backend, Port, Protocol}
 pub(crate) use network::{EVERYWHERE, THIS_MACHINE};
 pub use process::{LogFormat, PinCpus, WithoutEffect};
 pub use row::{Apply, Change, Effects, Host, Place, Row, Takes, Topic};
+pub use short_file::{read_short_file, read_short_text};
 pub use sockets::{tcp_sockets, udp_sockets};
 pub use tls::{KeyFormat, ListenerTls, TlsSettings, TlsVersion, VerifyMode};
 pub use units::{MEMORY_BYTES_MIN, MIB};

@@ -1,6 +1,6 @@
 //! The files of certificates and keys.
 
-use crate::settings::{KeyFormat, TlsSettings};
+use crate::settings::{KeyFormat, TlsSettings, read_short_file};
 use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -65,5 +65,5 @@ fn certificates(path: &Path, flag: &str) -> Result<Vec<CertificateDer<'static>>,
 }
 
 fn read(path: &Path, flag: &str) -> Result<Vec<u8>, String> {
-    std::fs::read(path).map_err(|error| format!("cannot read {} ({flag}): {error}", path.display()))
+    read_short_file(path).map_err(|error| format!("cannot read {} ({flag}): {error}", path.display()))
 }

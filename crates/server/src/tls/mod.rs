@@ -7,6 +7,7 @@
 
 mod files;
 mod suites;
+mod validity;
 
 use crate::settings::{ListenerTls, TlsSettings, TlsVersion, VerifyMode};
 use rustls::client::danger::HandshakeSignatureValid;
@@ -16,8 +17,10 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{ServerConfig, WebPkiClientVerifier};
 use rustls::version::{TLS12, TLS13};
 use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureScheme};
+use std::path::Path;
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Instant;
+use validity::Validity;
 
 /// The present configuration, and how to make it anew.
 #[derive(Debug)]
@@ -33,6 +36,8 @@ struct Configs {
     default: Arc<ServerConfig>,
     basic: Arc<ServerConfig>,
     mutual: Arc<ServerConfig>,
+    /// Until when the certificate is valid.
+    validity: Option<Validity>,
 }
 
 impl Tls {
@@ -54,9 +59,20 @@ impl Tls {
     /// As [`Tls::load`]. Nothing has changed then.
     pub fn reload(&self, settings: &TlsSettings) -> Result<(), String> {
         let configs = Configs::load(settings)?;
+        if let (Some(why), None) = (configs.certificate_problem(), self.certificate_problem()) {
+            let shown = settings.chain_cert.as_deref().unwrap_or(Path::new("")).display();
+            return Err(format!(
+                "the certificate {shown} (--tls-cert) {why}, and the one that is served is valid"
+            ));
+        }
         *self.configs.write().expect("no panic under this lock") = configs;
         *self.refreshed.lock().expect("no panic under this lock") = Instant::now();
         Ok(())
+    }
+
+    /// Why the certificate is not valid now.
+    pub fn certificate_problem(&self) -> Option<String> {
+        self.configs.read().expect("no panic under this lock").certificate_problem()
     }
 
     /// The configuration of a listener. `None` = the listener is not encrypted.
@@ -82,6 +98,10 @@ impl Tls {
 }
 
 impl Configs {
+    fn certificate_problem(&self) -> Option<String> {
+        self.validity?.problem_now()
+    }
+
     fn load(settings: &TlsSettings) -> Result<Configs, String> {
         let provider = Arc::new(suites::provider(settings)?);
         let (chain, key) = files::certificate_and_key(settings)?;
@@ -108,6 +128,7 @@ impl Configs {
             default: build(settings.verify)?,
             basic: build(VerifyMode::None)?,
             mutual: build(VerifyMode::Require)?,
+            validity: chain.first().and_then(|leaf| Validity::of(leaf)),
         })
     }
 }

@@ -44,6 +44,30 @@ with_both_backends! {
         server.stop();
     }
 
+    fn a_port_of_resp_refuses_in_resp(backend) {
+        for (connections_max, per_address, words) in [
+            (2, 0, "-ERR max number of clients reached\r\n"),
+            (9, 2, "-ERR max number of clients reached for this address\r\n"),
+        ] {
+            let server = Server::start(backend, |options| {
+                options.resp_port = Some(0);
+                options.connections_max = connections_max;
+                options.connections_per_address_max = per_address;
+            });
+            let connect = || {
+                let client = TcpStream::connect(server.running().addresses().resp[0]).unwrap();
+                client.set_read_timeout(Some(WAIT_MAX)).unwrap();
+                client
+            };
+            let mut clients: Vec<TcpStream> = (0..2).map(|_| connect()).collect();
+            clients.iter_mut().for_each(|client| ask(client, "echo in\n", "in\n"));
+            let mut third = connect();
+            expect(&mut third, words);
+            expect_closed(&mut third);
+            server.stop();
+        }
+    }
+
     fn without_fast_rejection_the_next_client_waits(backend) {
         let server = Server::start(backend, |options| {
             options.connections_max = 2;

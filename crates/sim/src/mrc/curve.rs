@@ -1,11 +1,16 @@
 //! A miss-ratio curve, as it is drawn, saved and used for planning.
 
 use std::fmt;
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use crate::report::Report;
+
+/// The longest file that is read as a curve, in bytes.
+const FILE_BYTES_MAX: u64 = 256 << 20;
 
 /// The unit of a cache size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -183,7 +188,12 @@ impl Curve {
     /// A file that cannot be read, and those of [`Curve::from_json`]. The text names the file.
     pub fn read(path: &Path) -> Result<Curve, CurveError> {
         let cannot = |error: &dyn fmt::Display| CurveError(format!("{}: {error}", path.display()));
-        let text = std::fs::read_to_string(path).map_err(|error| cannot(&error))?;
+        let mut text = String::new();
+        let file = File::open(path).map_err(|error| cannot(&error))?;
+        file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(|error| cannot(&error))?;
+        if text.len() as u64 > FILE_BYTES_MAX {
+            return Err(cannot(&"it is longer than 256 MiB: no curve is"));
+        }
         Curve::from_json(&text).map_err(|error| cannot(&error))
     }
 

@@ -42,6 +42,9 @@ pub(super) fn detect(name: &str, head: &[u8]) -> Result<Format, String> {
         }
         return Ok(Format::OracleGeneral);
     }
+    if is_utf16(head) {
+        return Err("is a text in UTF-16; write it in UTF-8 first: iconv -f UTF-16 -t UTF-8".to_owned());
+    }
     if is_binary(head) {
         return if oracle_general::is_plausible(head) {
             Ok(Format::OracleGeneral)
@@ -79,6 +82,18 @@ pub(super) fn detect(name: &str, head: &[u8]) -> Result<Format, String> {
 fn names_key(line: &[u8]) -> bool {
     let delimiter = columns::delimiter(line);
     line.split(|&octet| octet == delimiter).any(|name| Column::named(name) == Column::Key)
+}
+
+/// Whether it looks like a text in UTF-16: all letters have a zero before or behind them. A byte order mark may come
+/// first.
+fn is_utf16(head: &[u8]) -> bool {
+    let has_mark = head.starts_with(&[0xff, 0xfe]) || head.starts_with(&[0xfe, 0xff]);
+    let (first, least) = if has_mark { (&head[2..], 2) } else { (head, 16) };
+    let first = &first[..first.len().min(64) & !1];
+    let is_letter = |octet: u8| octet.is_ascii_graphic() || matches!(octet, b' ' | b'\t' | b'\r' | b'\n');
+    let are_letters =
+        |letter: usize| first.chunks(2).all(|unit| is_letter(unit[letter]) && unit[1 - letter] == 0);
+    first.len() >= least && (are_letters(0) || are_letters(1))
 }
 
 /// Whether there is a byte that never occurs in text.

@@ -351,6 +351,21 @@ fn several_frames_are_one_trace() {
 }
 
 #[test]
+fn a_text_in_utf_16_is_told_so() {
+    let text = "time,key,op,size\n1,a,get,100\n2,b,get,100\n";
+    let (little, big): (Vec<u8>, Vec<u8>) = (
+        text.encode_utf16().flat_map(u16::to_le_bytes).collect(),
+        text.encode_utf16().flat_map(u16::to_be_bytes).collect(),
+    );
+    for octets in
+        [&little[..], &big, &[&[0xff, 0xfe], &little[..]].concat(), &[&[0xfe, 0xff], &big[..]].concat()]
+    {
+        let refused = super::detect::detect("a.csv", octets).unwrap_err();
+        assert!(refused.contains("UTF-16"), "{refused}");
+    }
+}
+
+#[test]
 fn broken_compressed_data_is_an_error_that_names_the_file() {
     let text: String =
         (0..300_000u64).map(|n| format!("{}\n", n.wrapping_mul(0x9e37_79b9_7f4a_7c15))).collect();

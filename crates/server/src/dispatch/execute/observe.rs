@@ -179,6 +179,8 @@ impl Executor {
         match (operation, done) {
             (Operation::Store(item), Done::Stored(outcome)) => self.tell_store(fd, item, outcome),
             // A command of the meta protocol counts no prefix.
+            // An item that is marked as stale stays. memcached tells nothing.
+            (Operation::Delete(DeleteItem { delete, .. }), _) if delete.invalidate => {}
             (Operation::Delete(DeleteItem { counts_prefix, delete, .. }), Done::Deleted) => {
                 self.tell_delete(delete.key, !counts_prefix, before);
             }

@@ -214,7 +214,7 @@ fn failure(form: &Form, outcome: &Outcome<'_>) -> Option<Status> {
 pub(in crate::dispatch) fn compose_refusal(output: &mut Output, refusal: PacketRefusal) {
     reply::error(output.buffer(), refusal.echo, refusal.status);
     if refusal.closes {
-        output.close();
+        output.close_failed();
     }
 }
 

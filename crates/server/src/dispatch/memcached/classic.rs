@@ -97,7 +97,7 @@ pub(in crate::dispatch) fn compose_get(
         // A miss would make the client fetch and store what is here. memcached has words for this.
         GetOutcome::NoMemory => {
             output.say(reply::NO_MEMORY_GET);
-            output.close();
+            output.close_failed();
             return b"";
         }
     }

@@ -146,7 +146,8 @@ fn slabs_text(slabs: Slabs) -> &'static str {
     let is_known = |class: i32| (1..=CLASSES_SHOWN_MAX).contains(&class);
     if source == destination {
         reply::SLABS_SAME
-    } else if !is_known(destination) || !(is_known(source) || source == -1) {
+    } else if !is_known(destination) || !(is_known(source) || source == 0) {
+        // Class 0 has the pages of no class. Any class that has pages to spare (-1) is none, as no class has.
         reply::SLABS_BAD_CLASS
     } else {
         reply::SLABS_NO_SPARE

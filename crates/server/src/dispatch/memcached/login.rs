@@ -35,12 +35,12 @@ pub(in crate::dispatch) fn log_in(
     let newline = input.iter().take(LINE_BYTES_MAX).position(|&byte| byte == b'\n');
     let Some(newline) = newline.filter(|_| input.len() >= INPUT_BYTES_MIN) else {
         if input.len() >= LINE_BYTES_MAX {
-            output.close();
+            output.close_failed();
         }
         return Login { input_wanted: input.len() + 1, ..Login::default() };
     };
     if newline < LINE_BYTES_MIN {
-        output.close();
+        output.close_failed();
         return Login::default();
     }
     let line_done = Login { consumed: newline + 1, ..Login::default() };

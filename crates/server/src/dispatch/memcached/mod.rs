@@ -86,7 +86,7 @@ impl Memcached {
             }
             Work::Close(error) => {
                 connection.output.say(error);
-                connection.output.close();
+                connection.output.close_failed();
                 connection.ends_unserved = true;
             }
             Work::Refuse { refusal, swallow } => {

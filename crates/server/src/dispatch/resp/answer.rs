@@ -31,7 +31,7 @@ impl Resp {
         let error = errors::protocol_error(fault, self.request_bytes_max());
         self.counts().error(&error);
         say_error(&mut connection.output, &error);
-        connection.output.close();
+        connection.output.close_failed();
         connection.ends_unserved = true;
         Progressed::Request
     }
@@ -108,7 +108,7 @@ impl Resp {
             Err(Some(error)) => (call.command, Some(error)),
             // Somebody sends HTTP: nothing is answered.
             Err(None) => {
-                connection.output.close();
+                connection.output.close_failed();
                 return Progressed::Request;
             }
         };

@@ -1,9 +1,13 @@
 //! `CLIENT LIST`, `INFO` and `KILL`: connections as they are shown, and which of them are chosen.
 
 use super::errors::{self, Error};
+use super::session::{Connection, Session};
 use crate::dispatch::resp::clients::{Client, ClientReport, NO_COMMAND};
 use larder_protocol::resp::{Args, Command, all, decimal};
 use std::sync::Arc;
+
+/// What a connection takes beside what it holds, as far as it has no buffers.
+const CONNECTION_BYTES: u64 = (size_of::<Connection>() + size_of::<Session>() + size_of::<Client>()) as u64;
 
 /// One connection, on a line without its end. What has no meaning here is 0.
 pub(in crate::dispatch) fn line(report: &ClientReport) -> Vec<u8> {
@@ -11,15 +15,18 @@ pub(in crate::dispatch) fn line(report: &ClientReport) -> Vec<u8> {
         format!("id={} addr={} laddr={} fd={} name=", report.id, report.remote, report.local, report.fd)
             .into_bytes();
     text.extend_from_slice(&report.told.name);
-    let flags = flags(report);
+    let (flags, traffic) = (flags(report), report.traffic);
     text.extend_from_slice(
         format!(
-            " age={} idle={} flags={flags} capa= db=0 sub=0 psub=0 ssub=0 multi={} watch={} qbuf=0 qbuf-free=0 \
-             argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r cmd={} user=",
+            " age={} idle={} flags={flags} capa= db=0 sub=0 psub=0 ssub=0 multi={} watch={} qbuf={} qbuf-free=0 \
+             argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem={} tot-mem={} events=r cmd={} user=",
             report.age_s,
             report.idle_s,
             report.queued,
             report.watched,
+            traffic.input,
+            traffic.output,
+            CONNECTION_BYTES + traffic.held,
             command_name(report.last_command)
         )
         .as_bytes(),
@@ -29,7 +36,10 @@ pub(in crate::dispatch) fn line(report: &ClientReport) -> Vec<u8> {
     text.extend_from_slice(&report.told.library);
     text.extend_from_slice(b" lib-ver=");
     text.extend_from_slice(&report.told.library_version);
-    text.extend_from_slice(format!(" tot-net-in=0 tot-net-out=0 tot-cmds={}", report.commands).as_bytes());
+    text.extend_from_slice(
+        format!(" tot-net-in={} tot-net-out={} tot-cmds={}", traffic.received, traffic.sent, report.commands)
+            .as_bytes(),
+    );
     text
 }
 

@@ -1,6 +1,6 @@
 //! The connections that speak RESP, as `CLIENT LIST` shows them.
 
-use crate::io::Handle;
+use crate::io::{Handle, Traffic};
 use larder_protocol::resp::{Id, Version};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -40,6 +40,7 @@ pub(in crate::dispatch) struct ClientReport {
     pub(in crate::dispatch) remote: String,
     pub(in crate::dispatch) local: String,
     pub(in crate::dispatch) fd: i32,
+    pub(in crate::dispatch) traffic: Traffic,
     pub(in crate::dispatch) told: Told,
     pub(in crate::dispatch) age_s: u64,
     pub(in crate::dispatch) idle_s: u64,
@@ -120,6 +121,7 @@ impl Client {
             remote: self.handle.as_ref().map_or(String::new(), |handle| address(handle.remote())),
             local: self.handle.as_ref().map_or(String::new(), |handle| address(handle.local())),
             fd: self.handle.as_ref().map_or(-1, Handle::fd),
+            traffic: self.handle.as_ref().map(Handle::traffic).unwrap_or_default(),
             told: self.told().clone(),
             age_s: age.as_secs(),
             idle_s: (age.as_millis() as u64).saturating_sub(self.last_ms.load(Relaxed)) / 1000,

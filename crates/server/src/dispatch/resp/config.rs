@@ -51,7 +51,11 @@ const PARAMETERS: &[Parameter] = &[
         get: |s| s.cache.memory_use().limit_bytes.to_string(),
         set: Setting::Changes(set_memory),
     },
-    fixed("maxmemory-policy", |s| policy(s.state).to_owned()),
+    Parameter {
+        name: "maxmemory-policy",
+        get: |s| s.resp.accepted.policy(policy(s.state)),
+        set: Setting::Changes(|s, value| s.resp.accepted.set_policy(value, s.state.settings().evict)),
+    },
     fixed("maxmemory-samples", |_| "5".to_owned()),
     Parameter {
         name: "maxclients",
@@ -74,7 +78,7 @@ const PARAMETERS: &[Parameter] = &[
     fixed("replicaof", |_| String::new()),
     fixed("slave-read-only", |_| "yes".to_owned()),
     fixed("replica-read-only", |_| "yes".to_owned()),
-    fixed("proto-max-bulk-len", |_| (512u64 << 20).to_string()),
+    fixed("proto-max-bulk-len", |s| s.state.in_effect().item_bytes_max.to_string()),
     fixed("port", |s| s.state.in_effect().tcp_port.to_string()),
     fixed("tcp-backlog", |s| s.state.in_effect().backlog.to_string()),
     fixed("tcp-keepalive", |_| "300".to_owned()),
@@ -88,7 +92,11 @@ const PARAMETERS: &[Parameter] = &[
     fixed("io-threads", |s| s.state.in_effect().threads.to_string()),
     fixed("cluster-enabled", |s| yes_no(s.state.fleet().get().is_some())),
     fixed("requirepass", |_| String::new()),
-    fixed("notify-keyspace-events", |_| String::new()),
+    Parameter {
+        name: "notify-keyspace-events",
+        get: |s| s.resp.accepted.events(),
+        set: Setting::Changes(|s, value| s.resp.accepted.set_events(value)),
+    },
     fixed("lazyfree-lazy-eviction", |_| "yes".to_owned()),
     fixed("lazyfree-lazy-expire", |_| "yes".to_owned()),
     fixed("lazyfree-lazy-server-del", |_| "yes".to_owned()),
@@ -97,7 +105,11 @@ const PARAMETERS: &[Parameter] = &[
     fixed("activedefrag", |_| "no".to_owned()),
     fixed("hz", |_| "10".to_owned()),
     fixed("latency-tracking", |_| "no".to_owned()),
-    fixed("latency-monitor-threshold", |_| "0".to_owned()),
+    Parameter {
+        name: "latency-monitor-threshold",
+        get: |s| s.resp.accepted.monitor_ms().to_string(),
+        set: Setting::Changes(|s, value| s.resp.accepted.set_monitor_ms(value)),
+    },
     Parameter {
         name: "slowlog-log-slower-than",
         get: |s| s.resp.slower_than_us.load(Relaxed).to_string(),
@@ -265,6 +277,7 @@ pub(in crate::dispatch) fn set<'a>(
     let before = server.state.in_effect();
     let (slower_than_us, slow_max) =
         (server.resp.slower_than_us.load(Relaxed), server.resp.slow_max.load(Relaxed));
+    let accepted = server.resp.accepted.values();
     let set_all = || {
         set_of_table(server, &of_file)?;
         changes.iter().try_for_each(|(parameter, value)| {
@@ -276,6 +289,7 @@ pub(in crate::dispatch) fn set<'a>(
         Running { state: server.state, cache: server.cache }.change(&live, &before);
         server.resp.slower_than_us.store(slower_than_us, Relaxed);
         server.resp.slow_max.store(slow_max, Relaxed);
+        server.resp.accepted.restore(accepted);
         format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}")
     })
 }

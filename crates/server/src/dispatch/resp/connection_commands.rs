@@ -178,14 +178,15 @@ fn switch(word: &[u8]) -> Result<bool, Error> {
     }
 }
 
-/// Checks what `CLIENT PAUSE` is given. Nobody is paused.
+/// Checks what `CLIENT PAUSE` is given. Nobody is paused, so a pause of some time is refused.
 fn check_pause(mut args: Args<'_>) -> Result<(), Error> {
     let timeout_ms = args.next().and_then(decimal).ok_or(errors::TIMEOUT)?;
     if timeout_ms < 0 {
         return Err(errors::NEGATIVE_TIMEOUT);
     }
     match args.next().map(<[u8]>::to_ascii_lowercase).as_deref() {
-        None | Some(b"write" | b"all") => Ok(()),
+        None | Some(b"write" | b"all") if timeout_ms == 0 => Ok(()),
+        None | Some(b"write" | b"all") => Err(errors::NO_PAUSE),
         Some(_) => Err(errors::SYNTAX),
     }
 }

@@ -51,6 +51,8 @@ pub(in crate::dispatch) const NO_SCORES: Error = text("ERR NOSCORES option can o
 pub(in crate::dispatch) const KEY_COUNT: Error = text("ERR Invalid number of keys");
 pub(in crate::dispatch) const NO_TRACKING: Error =
     text("ERR Larder does not track keys: it tells no client what others change (client-side caching)");
+pub(in crate::dispatch) const NO_PAUSE: Error =
+    text("ERR Larder pauses no clients: to move them to another server, stop this one with SIGUSR1");
 pub(in crate::dispatch) const NO_AUTH: Error = text("NOAUTH Authentication required.");
 pub(in crate::dispatch) const WRONG_PASSWORD: Error =
     text("WRONGPASS invalid username-password pair or user is disabled.");

@@ -218,7 +218,7 @@ fn about_memory(server: &Server<'_>, rows: &mut Rows<'_>) {
     rows.put("number_of_cached_scripts", 0);
     rows.put("maxmemory", memory.limit_bytes);
     rows.put("maxmemory_human", human(memory.limit_bytes));
-    rows.put("maxmemory_policy", policy(server.state));
+    rows.put("maxmemory_policy", server.resp.accepted.policy(policy(server.state)));
     rows.put("mem_fragmentation_ratio", format!("{:.2}", resident as f64 / used.max(1) as f64));
     rows.put("mem_fragmentation_bytes", resident as i64 - used as i64);
     rows.zeros(&["mem_not_counted_for_evict", "mem_replication_backlog", "mem_total_replication_buffers"]);

@@ -16,6 +16,7 @@
 //! * `catalogue` answers `COMMAND`, `info` `INFO`, `config` `CONFIG`, `client_list` `CLIENT LIST`, `help` `... HELP`;
 //! * `errors` has the errors, `glob` the patterns of keys, `own_request` puts a namespace before the keys of a request.
 
+mod accepted;
 mod answer;
 mod catalogue;
 mod check;

@@ -1,5 +1,6 @@
 //! What all workers share of RESP: connections, counts of commands and errors, slow commands, the gate.
 
+use super::accepted::Accepted;
 use super::clients::{Clients, unix_s};
 use crate::dispatch::state::ServerState;
 use crate::io::{Peer, Transport};
@@ -129,6 +130,7 @@ pub struct Shared {
     pub(in crate::dispatch) slower_than_us: AtomicI64,
     /// How many slow commands are remembered.
     pub(in crate::dispatch) slow_max: AtomicU64,
+    pub(in crate::dispatch) accepted: Accepted,
     /// The most memory that was used, in bytes, as far as anybody looked.
     peak_bytes: AtomicU64,
     sample: Mutex<Sample>,
@@ -155,6 +157,7 @@ impl Shared {
             slow: Mutex::default(),
             slower_than_us: AtomicI64::new(SLOWER_THAN_US),
             slow_max: AtomicU64::new(SLOW_MAX),
+            accepted: Accepted::default(),
             peak_bytes: AtomicU64::new(0),
             sample: Mutex::default(),
             ports,

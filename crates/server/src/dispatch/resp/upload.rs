@@ -62,7 +62,7 @@ impl Resp {
         if !has_room {
             let error = &errors::NO_MEMORY;
             say_error(&mut connection.output, error);
-            connection.output.close();
+            connection.output.close_failed();
             connection.ends_unserved = true;
             return Progressed::Request;
         }
@@ -122,7 +122,7 @@ impl Resp {
                     taking.abandon(executor);
                     let error = errors::protocol_error(fault, behind_bytes_max);
                     say_error(&mut ready.connection.output, &error);
-                    ready.connection.output.close();
+                    ready.connection.output.close_failed();
                     ready.connection.ends_unserved = true;
                     return;
                 }

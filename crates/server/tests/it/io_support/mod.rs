@@ -231,6 +231,10 @@ impl Conversation for Line {
         !self.output.is_empty() || self.letters_left > 0
     }
 
+    fn output(&self) -> &[u8] {
+        &self.output
+    }
+
     fn wants_close(&self) -> bool {
         self.quits
     }
