@@ -1,6 +1,6 @@
 //! Every interleaving of a few threads, with buckets of two entries.
 //!
-//! `RUSTFLAGS="--cfg loom" cargo test -p larder-index --release loom_`
+//! `RUSTFLAGS="--cfg loom" cargo test -p larder-index --lib --test loom loom_`
 #![cfg(loom)]
 
 use larder_index::{BatchLookup, HoldsKey, Index, IndexOptions, LookupStage, TagMatch};
