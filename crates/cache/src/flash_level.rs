@@ -2,7 +2,7 @@
 
 use crate::admission::AdmissionOptions;
 use crate::clock::Clock;
-use larder_flash::{Flash, Found, Recover};
+use larder_flash::{Flash, Found, Listed, Recover};
 use larder_item::Expiry;
 use std::sync::Arc;
 
@@ -53,6 +53,11 @@ pub(crate) fn to_unix_s(clock: &Clock, expiry: Expiry) -> u32 {
 /// The expiry of an item that comes from flash, on the clock of a server that may have started later.
 pub(crate) fn expiry_of(clock: &Clock, found: &Found) -> Expiry {
     from_unix_s(clock, found.expires_unix_s, found.state.extension().early_ms)
+}
+
+/// The same of an item that is listed.
+pub(crate) fn expiry_of_listed(clock: &Clock, item: &Listed) -> Expiry {
+    from_unix_s(clock, item.expires_unix_s, item.state.extension().early_ms)
 }
 
 /// The inverse of [`to_unix_s`].

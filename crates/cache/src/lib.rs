@@ -95,7 +95,7 @@ pub use larder_allocation::{
     ColumnBounds, Group, GroupStats, MoveReason, Objective, SizeClass, Subclass, WorthMode, WorthOptions,
 };
 pub use larder_curve::{Point as CurvePoint, SampledCurve};
-pub use larder_flash::{Commit, Flash, Found, Stamp};
+pub use larder_flash::{Commit, Flash, Found, Listed as ListedOnFlash, Stamp};
 pub use larder_index::{BucketPosition, LookupStage, SubBucketPosition, TagMatch};
 pub use larder_item::{Expiry, FOLDED_KEY_BYTES, KEY_BYTES_MAX, KeyHash, Location, PrefixesFull, State};
 #[cfg(not(any(miri, loom)))]
@@ -114,5 +114,5 @@ pub use temperature::{
 };
 pub use worker::{
     Absence, Copied, CopyTo, Edit, Edited, Fetch, GetBatch, Hit, LargeRead, Listed, Lookup, Made, Promotion,
-    Upload, Walk, Watch, Worker,
+    Seen, Tour, Toured, Upload, Walk, Watch, Worker,
 };

@@ -4,11 +4,12 @@ use crate::device::{ChannelCounters, Device, DeviceError, MemberStatus, PAGE_BYT
 use crate::error::FlashError;
 use crate::fetcher::{CommitListener, Fetcher, ReadLimits};
 use crate::generation::Generations;
-use crate::item::{Commit, FlashItem, Put, Room, Stamp};
+use crate::item::{Commit, FlashItem, Listed, Put, Room, Stamp};
 use crate::meta::{META_ZONES, MetaLog, MetaOptions, Start};
 use crate::options::{FlashOptions, Recover};
 use crate::record::{PartOfValue, Record, part_hash};
 use crate::tier::index::Index;
+use crate::tier::lister::{Lister, Listing};
 use crate::tier::log::Log;
 use crate::tier::lookup::Lookup;
 use crate::tier::merging::Merging;
@@ -23,6 +24,7 @@ use crate::tier::stats::{FlashStats, MemoryUse};
 use crate::tier::status::{NAP, Status};
 use crate::tier::survivors::Survivors;
 use crate::tier::threads::{Threads, lower_priority};
+use crate::tier::walk::{Place, Walk};
 use crate::tier::writer::LogWriter;
 use larder_item::{KeyHash, KeyHasher, PrefixesFull};
 use std::sync::Arc;
@@ -50,6 +52,7 @@ pub struct Flash {
     status: Arc<Status>,
     meta: Arc<Meta>,
     lookup: Lookup,
+    lister: Arc<Lister>,
     space: Arc<Space>,
     log: Arc<Log>,
     reclaim: Arc<Reclaim>,
@@ -97,6 +100,7 @@ impl Flash {
         let zone_bytes = shape.zone_pages as u64 * PAGE_BYTES as u64;
         let reclaim = Reclaim::new(parts(), release.clone(), (merging, survivors), zone_bytes, &options);
         let reclaim = Arc::new(reclaim);
+        let lister = Arc::new(Lister::new(Walk::new(lookup.clone(), device.clone(), hasher.clone())));
         let writer = LogWriter::new(parts(), (release, reclaim.clone()), device.clone(), shape);
         let restart = Arc::new(Restart::begin(parts(), device.clone(), &writer, &opened)?);
         let (writer, threads) = (Arc::new(writer), Threads::new(status.clone()));
@@ -109,6 +113,7 @@ impl Flash {
             status,
             meta,
             lookup,
+            lister,
             space,
             log,
             reclaim,
@@ -345,6 +350,42 @@ impl Flash {
         CommitListener::new(&self.lookup.meta)
     }
 
+    /// Appends items on flash to `out`, from a place on, at least `least` of them unless they take many reads. Returns
+    /// the place to go on from; `None` at the end. An item that is there from the beginning to the end of a walk in
+    /// several calls is listed at least once. While the tier has failed, or a flush is under way, nothing is there. It
+    /// waits for the device, for at most 64 reads of 68 KiB and one for each record that the tables take for a
+    /// superseded one.
+    pub fn list(&self, from: Place, least: usize, out: &mut Vec<Listed>) -> Option<Place> {
+        self.lister.walk().list(from, least, out)
+    }
+
+    /// The place where a walk begins.
+    pub fn first_place(&self) -> Place {
+        self.lister.walk().first_place()
+    }
+
+    /// Some place, chosen by a random number.
+    pub fn random_place(&self, random: u64) -> Place {
+        self.lister.walk().random_place(random)
+    }
+
+    /// The place that [`Place::to_bits`] made this number of.
+    pub fn place_of(&self, bits: u64) -> Place {
+        self.lister.walk().place_of(bits)
+    }
+
+    /// Begins [`Flash::list`] on a thread of its own, for a caller that must not wait for the device. While the tier
+    /// has no threads, it is done at once.
+    pub fn begin_list(&self, from: Place, least: usize) -> Listing {
+        self.lister.begin(from, least)
+    }
+
+    /// About how many items are on flash. The estimate counts what is alive of each segment. It is exact while nothing
+    /// was replaced or deleted; a replacement that the log table only takes for one makes it too low by one.
+    pub fn live_items(&self) -> u64 {
+        self.lister.walk().live_items()
+    }
+
     // The work of the threads.
 
     /// Starts the threads that write, reclaim and recover.
@@ -364,6 +405,8 @@ impl Flash {
             self.threads
                 .start("flash-recover", move |status| while !status.is_stopping() && restart.step() {})?;
         }
+        let lister = self.lister.clone();
+        self.threads.start("flash-list", move |status| lister.serve(status))?;
         let (meta, log) = (self.meta.clone(), self.log.clone());
         if self.options.recover == Recover::Journal {
             self.threads.start("flash-journal", move |_| {

@@ -1,6 +1,6 @@
 //! What goes into the tier and what comes out of it: items, stamps and commits.
 
-use larder_item::FlashState;
+use larder_item::{FlashState, KeyHash};
 
 /// An item to be stored on flash.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +41,30 @@ pub struct Found {
     /// The stamp of the key from before the lookup. While [`crate::Flash::stamp`] returns the same stamp, this is the
     /// newest version.
     pub stamp: Stamp,
+}
+
+/// An item on flash, as a listing shows it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Listed {
+    /// The hash of the key.
+    pub hash: KeyHash,
+    /// The key.
+    pub key: Vec<u8>,
+    /// The beginning of the value, if the key is a folded one ([`larder_item::FOLDED_KEY_BYTES`]): the whole key is
+    /// there.
+    pub front: Vec<u8>,
+    /// Length of the whole value, bytes.
+    pub value_bytes: u64,
+    /// Length of the record, or of that of the first part of a long value, bytes.
+    pub bytes: u64,
+    /// Client flags.
+    pub flags: u32,
+    /// When the item expires, unix seconds; 0 = never.
+    pub expires_unix_s: u32,
+    /// The CAS number of the item.
+    pub cas: u64,
+    /// What flash keeps of the state.
+    pub state: FlashState,
 }
 
 /// The outcome of storing an item.

@@ -49,11 +49,13 @@ mod tier;
 pub use error::FlashError;
 pub use fetcher::{Begun, CommitListener, Fetcher};
 pub use flash::Flash;
-pub use item::{Commit, FlashItem, Found, Put, Room, Stamp};
+pub use item::{Commit, FlashItem, Found, Listed, Put, Room, Stamp};
 pub use larder_item::FlashState;
 pub use options::{FlashOptions, Recover};
+pub use tier::lister::Listing;
 pub use tier::picture::{ZoneUse, ZoneView};
 pub use tier::stats::{FlashStats, MemoryUse, ZoneCounts};
+pub use tier::walk::Place;
 
 /// The index structures, for their benchmark only.
 #[doc(hidden)]

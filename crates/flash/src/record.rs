@@ -185,7 +185,36 @@ fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
     Some(*taken)
 }
 
+/// A record without its value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct RecordHead<'a> {
+    /// The record; its value is empty.
+    pub(crate) record: Record<'a>,
+    /// Length of the value, or of the part of it that is in the record, bytes.
+    pub(crate) value_bytes: usize,
+    /// Length of the whole record, bytes.
+    pub(crate) bytes: usize,
+}
+
+impl<'a> RecordHead<'a> {
+    /// Decodes the head of the record at the beginning of `bytes`. `None`: the bytes end before the head does, or no
+    /// record begins there.
+    pub(crate) fn decode(bytes: &'a [u8], cas_base: u64) -> Option<RecordHead<'a>> {
+        let (record, value_bytes, head_bytes) = decode_head(bytes, cas_base)?;
+        let is_one = !record.key.is_empty();
+        is_one.then_some(RecordHead { record, value_bytes, bytes: head_bytes + value_bytes })
+    }
+}
+
 fn decode(bytes: &[u8], cas_base: u64) -> Option<(Record<'_>, usize)> {
+    let (record, value_bytes, head_bytes) = decode_head(bytes, cas_base)?;
+    let value = bytes.get(head_bytes..head_bytes + value_bytes)?;
+    Some((Record { value, ..record }, head_bytes + value_bytes))
+}
+
+/// A record without its value, the length of its value, and that of what is before the value.
+#[inline]
+fn decode_head(bytes: &[u8], cas_base: u64) -> Option<(Record<'_>, usize, usize)> {
     let mut rest = bytes;
     let [key_length, bits] = take::<2>(&mut rest)?;
     let has = |bit: u8| bits & bit != 0;
@@ -214,10 +243,10 @@ fn decode(bytes: &[u8], cas_base: u64) -> Option<(Record<'_>, usize)> {
         false => None,
     };
     let (key, rest) = rest.split_at_checked(key_length as usize)?;
-    let (value, rest) = rest.split_at_checked(value_length)?;
     let supersedes_extent = has(SUPERSEDES_EXTENT);
+    let value = &[];
     let record = Record { key, value, flags, expires_unix_s, cas, state, tombstone, supersedes_extent, part };
-    Some((record, bytes.len() - rest.len()))
+    Some((record, value_length, bytes.len() - rest.len()))
 }
 
 /// The hash of part `number` (from 1) of a long value: `hash` is that of its key, `cas` its CAS number.

@@ -2,8 +2,11 @@
 
 use super::Worker;
 use super::read::Hit;
+use super::tour::{Seen, Tour, Toured};
 use crate::item_store::Life;
+use larder_flash::Listed as OnFlash;
 use larder_item::{Expiry, Location, State};
+use std::time::Duration;
 
 /// The most buckets that one call looks at, however few items they hold.
 const BUCKETS_AT_ONCE: usize = 4096;
@@ -41,36 +44,58 @@ pub struct Walk {
 }
 
 impl Worker {
-    /// Appends the live items of the buckets from `bucket` on to `out`, at least `least` of them if a few thousand
-    /// buckets hold as many. Returns the bucket to go on from; `None` at the end. An item that is stored during the
-    /// walk may be listed or not. An item whose bucket is split during the walk may be listed twice.
-    pub fn list(&mut self, bucket: u64, least: usize, out: &mut Vec<Listed>) -> Option<u64> {
+    /// Appends the next live items of a tour to `out`, at least `least` of them if a few thousand buckets hold as many.
+    /// It waits so long for flash.
+    pub fn list(&self, tour: &mut Tour, least: usize, wait: Duration, out: &mut Vec<Listed>) -> Toured {
         let wanted = out.len() + least;
-        let store = &self.cache.store;
-        let walk = self.walk(bucket, BUCKETS_AT_ONCE, &mut |worker, hit| {
-            let (clock, item, now_s) = (&store.clock, &hit.item, store.clock.now_s());
-            out.push(Listed {
-                key: item.key().to_vec(),
-                binary_key: item.state().has(State::BINARY_KEY),
-                expires_unix_s: match item.expiry() {
-                    Expiry::NEVER => -1,
-                    expiry => clock.unix_s(expiry.seconds()),
-                },
-                accessed_unix_s: clock.unix_s(now_s.saturating_sub(item.state().idle_s(now_s))),
-                cas: item.cas(),
-                fetched: item.state().has(State::FETCHED),
-                bytes: worker.bytes_of(hit),
-                value_bytes: item.value_bytes(),
-                flags: item.flags(),
+        self.tour(tour, (BUCKETS_AT_ONCE, least), wait, &mut |seen| {
+            out.push(match seen {
+                Seen::InMemory(worker, hit) => worker.listed(hit),
+                Seen::OnFlash(item) => self.listed_on_flash(item),
             });
             out.len() < wanted
-        });
-        walk.next
+        })
+    }
+
+    fn listed(&self, hit: &Hit<'_>) -> Listed {
+        let clock = &self.cache.store.clock;
+        let (item, now_s) = (&hit.item, clock.now_s());
+        Listed {
+            key: item.key().to_vec(),
+            binary_key: item.state().has(State::BINARY_KEY),
+            expires_unix_s: match item.expiry() {
+                Expiry::NEVER => -1,
+                expiry => clock.unix_s(expiry.seconds()),
+            },
+            accessed_unix_s: clock.unix_s(now_s.saturating_sub(item.state().idle_s(now_s))),
+            cas: item.cas(),
+            fetched: item.state().has(State::FETCHED),
+            bytes: self.bytes_of(hit),
+            value_bytes: item.value_bytes(),
+            flags: item.flags(),
+        }
+    }
+
+    /// Flash does not know when an item was last used: that is told of as the time of the start.
+    fn listed_on_flash(&self, item: &OnFlash) -> Listed {
+        let state = item.state.state();
+        Listed {
+            key: item.key.clone(),
+            binary_key: state.has(State::BINARY_KEY),
+            expires_unix_s: if item.expires_unix_s == 0 { -1 } else { item.expires_unix_s.into() },
+            accessed_unix_s: self.cache.store.clock.started_unix_s(),
+            cas: item.cas,
+            fetched: state.has(State::FETCHED),
+            bytes: item.bytes,
+            value_bytes: u32::try_from(item.value_bytes).unwrap_or(u32::MAX),
+            flags: item.flags,
+        }
     }
 
     /// Shows the live items of the buckets from `bucket` on to `show`, bucket by bucket, until it returns `false` for
-    /// one of a bucket or `buckets_max` buckets were looked at. What is said of [`Worker::list`] holds here too: an
-    /// item that is there from the beginning to the end of a walk in several calls is shown at least once.
+    /// one of a bucket or `buckets_max` buckets were looked at. An item that is there from the beginning to the end of
+    /// a walk in several calls is shown at least once. One that is stored meanwhile may be shown or not; one whose
+    /// bucket is split meanwhile may be shown twice.
     pub fn walk(
         &self,
         mut bucket: u64,

@@ -1,6 +1,7 @@
 //! A worker: what one thread needs to serve requests.
 //!
-//! * `read.rs` looks up one key, `batch.rs` many keys whose waits for memory overlap, `list.rs` walks over all items.
+//! * `read.rs` looks up one key, `batch.rs` many keys whose waits for memory overlap, `list.rs` walks over all items in
+//!   memory, `tour.rs` over those on flash too.
 //! * `open_columns.rs` has the columns that the worker fills. `write.rs` places records and publishes them;
 //!   `change.rs` is what clients ask for: store, delete, arithmetic, touch. `edit.rs` has changes that depend on the
 //!   whole present item.
@@ -20,6 +21,7 @@ mod list;
 mod open_columns;
 mod penalty;
 mod read;
+mod tour;
 mod upload;
 mod watch;
 mod write;
@@ -30,6 +32,7 @@ pub use edit::{Copied, CopyTo, Edit, Edited, Made};
 pub use fetch::{Fetch, Promotion};
 pub use list::{Listed, Walk};
 pub use read::{Absence, Hit, Lookup};
+pub use tour::{Seen, Tour, Toured};
 pub use watch::Watch;
 
 use crate::cache::Cache;

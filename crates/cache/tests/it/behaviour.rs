@@ -2,6 +2,7 @@
 
 use larder_cache::*;
 use std::sync::Arc;
+use std::time::Duration;
 
 fn cache(limit_mib: u64) -> Arc<Cache> {
     Cache::new(CacheOptions {
@@ -876,10 +877,8 @@ fn a_walk_lists_every_item() {
         set(&mut worker, format!("key-{n}").as_bytes(), b"v");
     }
     let mut listed = Vec::new();
-    let mut bucket = 0;
-    while let Some(next) = worker.list(bucket, 100, &mut listed) {
-        bucket = next;
-    }
+    let mut tour = worker.begin_tour();
+    while worker.list(&mut tour, 100, Duration::ZERO, &mut listed) != Toured::End {}
     let mut keys: Vec<_> = listed.into_iter().map(|item| item.key).collect();
     keys.sort();
     keys.dedup();

@@ -3,6 +3,7 @@
 use larder_cache::*;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
 
@@ -55,11 +56,9 @@ impl Bench {
 
     /// Bytes of all items that can be served.
     fn live_bytes(&mut self) -> u64 {
-        let (mut items, mut next) = (Vec::new(), Some(0));
+        let (mut items, mut tour) = (Vec::new(), self.workers[0].begin_tour());
         self.workers[0].online();
-        while let Some(bucket) = next {
-            next = self.workers[0].list(bucket, 1000, &mut items);
-        }
+        while self.workers[0].list(&mut tour, 1000, Duration::ZERO, &mut items) != Toured::End {}
         self.workers[0].offline();
         items.iter().map(|item| item.bytes).sum()
     }

@@ -16,6 +16,7 @@ use proptest::sample::select;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::Duration;
 
 /// Items of one `Fill`, and the bytes of each: 2 MiB together, so that a few fills replace all items of the smallest
 /// cache.
@@ -683,10 +684,8 @@ impl Play {
 
     fn list(&mut self) {
         let mut listed = Vec::new();
-        let mut bucket = 0;
-        while let Some(next) = self.worker().list(bucket, 1000, &mut listed) {
-            bucket = next;
-        }
+        let mut tour = self.worker().begin_tour();
+        while self.worker().list(&mut tour, 1000, Duration::ZERO, &mut listed) != Toured::End {}
         for key in 0..KEYS {
             let name = key_of(key);
             let mut of_key = listed.iter().filter(|item| item.key == name);

@@ -32,10 +32,8 @@ fn get(worker: &Worker, key: &[u8]) -> Option<Vec<u8>> {
 
 /// All keys that a dump shows.
 fn listed(worker: &mut Worker) -> Vec<Vec<u8>> {
-    let (mut next, mut found) = (Some(0), Vec::new());
-    while let Some(bucket) = next {
-        next = worker.list(bucket, 1000, &mut found);
-    }
+    let (mut tour, mut found) = (worker.begin_tour(), Vec::new());
+    while worker.list(&mut tour, 1000, Duration::ZERO, &mut found) != Toured::End {}
     let mut keys: Vec<Vec<u8>> = found.into_iter().map(|item| item.key).collect();
     keys.sort();
     keys.dedup();

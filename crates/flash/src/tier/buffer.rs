@@ -84,6 +84,13 @@ pub(crate) struct Content {
     /// Records that say that they supersede an extent.
     superseding: u32,
     dead: AtomicU32,
+    /// Live records that are tombstones, or later parts of long values.
+    others: AtomicU32,
+}
+
+/// Whether a record is no item: a tombstone, or a later part of a long value.
+fn is_other(record: &Record<'_>) -> bool {
+    record.tombstone || record.part.is_some_and(|part| part.number > 0)
 }
 
 impl Entry {
@@ -133,6 +140,7 @@ impl Content {
             heads: vec![NONE; shape.chains()].into(),
             superseding: 0,
             dead: AtomicU32::new(0),
+            others: AtomicU32::new(0),
         }
     }
 
@@ -141,7 +149,7 @@ impl Content {
         self.bytes.clear();
         self.entries.clear();
         self.heads.fill(NONE);
-        (self.superseding, self.dead) = (0, AtomicU32::new(0));
+        (self.superseding, self.dead, self.others) = (0, AtomicU32::new(0), AtomicU32::new(0));
     }
 
     fn chain(&self, hash: u64) -> usize {
@@ -196,6 +204,9 @@ impl Content {
     pub(crate) fn kill(&self, query: &Query<'_>, cas_base: u64) -> bool {
         match self.position(query, cas_base) {
             Some(index) => {
+                let is_other =
+                    self.record(&self.entries[index], cas_base).is_some_and(|record| is_other(&record));
+                self.others.fetch_sub(is_other.into(), Ordering::SeqCst);
                 self.entries[index].at.fetch_or(DEAD, Ordering::SeqCst);
                 self.dead.fetch_add(1, Ordering::SeqCst);
                 true
@@ -239,6 +250,7 @@ impl Content {
         let next = std::mem::replace(&mut self.heads[chain], self.entries.len() as u32);
         self.entries.push(Entry { hash, at: AtomicU32::new(at), next });
         self.superseding += record.supersedes_extent as u32;
+        *self.others.get_mut() += u32::from(is_other(record));
         if replaced { Pushed::Replaced } else { Pushed::New }
     }
 
@@ -251,6 +263,16 @@ impl Content {
     /// Whether there is no record, not even a dead one.
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
+    }
+
+    /// How many live records are items.
+    pub(crate) fn live_items(&self) -> u32 {
+        self.live().saturating_sub(self.others.load(Ordering::SeqCst))
+    }
+
+    /// How many records there are, dead ones included.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
     }
 
     /// How many records are the newest version of their key.

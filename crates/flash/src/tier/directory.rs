@@ -242,6 +242,11 @@ impl Directory {
         }
     }
 
+    /// All segments of the log.
+    pub(crate) fn all(&self) -> impl Iterator<Item = Arc<LogSegment>> + '_ {
+        self.segments.iter().filter_map(ArcSwapOption::load_full)
+    }
+
     /// Gives a number its meaning.
     pub(crate) fn set(&self, id: u16, segment: LogSegment) {
         self.segments[id as usize].store(Some(Arc::new(segment)));

@@ -27,6 +27,7 @@
 pub(crate) mod buffer;
 pub(crate) mod directory;
 pub(crate) mod index;
+pub(crate) mod lister;
 pub(crate) mod log;
 pub(crate) mod lookup;
 pub(crate) mod merging;
@@ -43,6 +44,7 @@ pub(crate) mod status;
 pub(crate) mod survivors;
 pub(crate) mod threads;
 pub(crate) mod waiting;
+pub(crate) mod walk;
 pub(crate) mod writer;
 
 #[cfg(all(test, not(loom)))]

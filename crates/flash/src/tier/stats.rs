@@ -114,6 +114,8 @@ counters! {
     survivors_lost,
     /// Reads of reclaims to find out whether a record was replaced.
     reclaim_reads,
+    /// Reads of listings.
+    list_reads,
     /// Zones dropped unread.
     quick_drops,
     /// Zones that the writer dropped because no zone was erased.

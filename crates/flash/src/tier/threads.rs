@@ -5,6 +5,7 @@
 //! | `flash-write` | writes sealed segments |
 //! | `flash-reclaim` | reclaims zones, merges |
 //! | `flash-recover` | takes in segments of an earlier run, and ends |
+//! | `flash-list` | walks over all items for listings |
 //! | `flash-journal` | writes invalidations (mode `journal`) |
 //! | `flash-meta` | reserves sequences (without a journal) |
 

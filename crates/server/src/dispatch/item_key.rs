@@ -17,7 +17,7 @@
 //! each other, even if their digests were equal.
 
 use super::operation::ItemKey;
-use larder_cache::{FOLDED_KEY_BYTES, Hit, KEY_BYTES_MAX, KeyHash, Worker};
+use larder_cache::{FOLDED_KEY_BYTES, Hit, KEY_BYTES_MAX, KeyHash, ListedOnFlash, Worker};
 use ring::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
 use std::borrow::Cow;
 
@@ -86,6 +86,18 @@ pub(super) fn client_key<'w>(worker: &Worker, hit: &Hit<'w>) -> Cow<'w, [u8]> {
     let mut whole = Vec::with_capacity(length);
     worker.copy_part(hit, LENGTH_BYTES, length, &mut whole);
     Cow::Owned(whole)
+}
+
+/// The same of an item that is listed on flash.
+pub(super) fn listed_key(item: &ListedOnFlash) -> Cow<'_, [u8]> {
+    if item.key.len() != FOLDED_KEY_BYTES {
+        return Cow::Borrowed(&item.key);
+    }
+    let whole = item
+        .front
+        .split_first_chunk()
+        .and_then(|(length, rest)| rest.get(..u32::from_le_bytes(*length) as usize));
+    Cow::Borrowed(whole.unwrap_or_default())
 }
 
 #[cfg(test)]

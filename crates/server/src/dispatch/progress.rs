@@ -4,7 +4,7 @@ use super::operation::ListingForm;
 use super::outcome::Tail;
 use super::watch::Watcher;
 use crate::io::{Charge, ConnectionId};
-use larder_cache::{Found, KeyHash, LargeRead, Promotion, Upload};
+use larder_cache::{Found, KeyHash, LargeRead, Promotion, Tour, Upload};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -115,8 +115,8 @@ pub(super) enum Busy {
     Receiving(Box<Receiving>),
     /// A large argument of a request is on its way in, which the session has.
     Taking,
-    /// A list of items goes on from this bucket of the index.
-    Listing { bucket: u64, form: ListingForm },
+    /// A list of items goes on.
+    Listing { tour: Box<Tour>, form: ListingForm },
     /// A reply is made that takes several turns, by the session.
     Answering,
     /// Items are measured, from this bucket of the index on, for `stats sizes`. The request is executed when all are.

@@ -8,6 +8,7 @@ mod model;
 mod reclaim;
 mod rules;
 mod stress;
+mod walk;
 
 use crate::device::Device;
 use crate::space::Watermarks;

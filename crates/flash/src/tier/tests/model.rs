@@ -3,9 +3,9 @@
 use super::{Bench, NOW};
 use crate::space::{Rates, SpacePolicy, Watermarks, Work};
 use crate::tier::lookup::{GENERATION_READS_MAX, LOG_READS_MAX};
-use crate::{FlashOptions, Put, Recover};
+use crate::{FlashOptions, Place, Put, Recover};
 use proptest::prelude::*;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -60,6 +60,15 @@ struct Run {
     model: Model,
     version: u64,
     filled: u64,
+    walk: Option<WalkUnderWay>,
+}
+
+/// A walk that goes on while everything changes.
+struct WalkUnderWay {
+    place: Place,
+    /// Keys that were there when it began, and were neither deleted nor put since.
+    there: HashSet<Vec<u8>>,
+    listed: HashSet<Vec<u8>>,
 }
 
 fn value(version: u64, size: u16) -> Vec<u8> {
@@ -78,6 +87,8 @@ impl Run {
             Step::Put { key, size, ttl } => {
                 self.version += 1;
                 let value = value(self.version, size);
+                // It was in memory before it is put. An open segment may be older than the extent that it replaces.
+                self.walk.iter_mut().for_each(|walk| _ = walk.there.remove(&Self::key(key)));
                 let now = self.bench.clock.load(Ordering::SeqCst);
                 let expires = ttl.map_or(0, |ttl| now + ttl as u32);
                 match self.bench.put(&Self::key(key), &value, expires) {
@@ -130,6 +141,62 @@ impl Run {
         }
     }
 
+    /// A walk over everything lists what is found, and nothing that is not the newest version.
+    fn list(&mut self, keys: u16) {
+        let (mut listed, mut from) = (Vec::new(), Some(self.bench.flash.first_place()));
+        while let Some(place) = from {
+            from = self.bench.flash.list(place, 7, &mut listed);
+        }
+        let now = self.bench.clock.load(Ordering::SeqCst);
+        let mut names = HashSet::new();
+        for item in listed.iter().filter(|item| item.key.starts_with(b"key ")) {
+            let name = std::str::from_utf8(&item.key[4..]).expect("a number");
+            let newest = self.model.get(&name.parse().expect("a number"));
+            let newest = newest.filter(|(_, expires)| *expires == 0 || *expires > now);
+            let (value, expires) = newest.unwrap_or_else(|| panic!("key {name} should be gone"));
+            let seen = (item.value_bytes, item.expires_unix_s, item.flags, item.cas);
+            assert_eq!(seen, (value.len() as u64, *expires, 7, 1000 + value.len() as u64), "key {name}");
+            assert_eq!(item.hash, self.bench.hash(&item.key));
+            assert!(names.insert(item.key.clone()), "key {name} is listed twice");
+        }
+        for key in (0..keys).map(Self::key) {
+            assert!(self.bench.get(&key).is_none() || names.contains(&key), "{key:?} is not listed");
+        }
+    }
+
+    /// Goes on with a walk, or begins one. At its end it has listed what was there all the time.
+    fn go_on_walking(&mut self) {
+        let now = self.bench.clock.load(Ordering::SeqCst);
+        let is_alive = |(_, (_, expires)): &(&u16, &(Vec<u8>, u32))| *expires == 0 || *expires > now;
+        let alive: HashSet<Vec<u8>> =
+            self.model.iter().filter(is_alive).map(|(key, _)| Self::key(*key)).collect();
+        let Some(WalkUnderWay { place, mut there, mut listed }) = self.walk.take() else {
+            let there = alive.into_iter().filter(|key| self.bench.get(key).is_some()).collect();
+            self.walk =
+                Some(WalkUnderWay { place: self.bench.flash.first_place(), there, listed: HashSet::new() });
+            return;
+        };
+        there.retain(|key| alive.contains(key));
+        let mut items = Vec::new();
+        // As a client keeps it.
+        let place = self.bench.flash.place_of(place.to_bits());
+        match self.bench.flash.list(place, 2, &mut items) {
+            Some(place) => {
+                listed.extend(items.into_iter().map(|item| item.key));
+                self.walk = Some(WalkUnderWay { place, there, listed });
+            }
+            None => {
+                listed.extend(items.into_iter().map(|item| item.key));
+                for key in there.difference(&listed) {
+                    assert!(
+                        self.bench.get(key).is_none(),
+                        "{key:?} was there all the time, and is not listed"
+                    );
+                }
+            }
+        }
+    }
+
     fn get(&mut self, key: u16) {
         let now = self.bench.clock.load(Ordering::SeqCst);
         let newest = self.model.get(&key).filter(|(_, expires)| *expires == 0 || *expires > now);
@@ -151,15 +218,17 @@ fn run(
     change: impl FnOnce(&mut FlashOptions),
 ) {
     let bench = Bench::new(zones, zone_pages, change);
-    let mut run = Run { bench, model: Model::new(), version: 0, filled: 0 };
+    let mut run = Run { bench, model: Model::new(), version: 0, filled: 0, walk: None };
     for step in steps {
         run.step(step);
+        run.go_on_walking();
         if works_at_once {
             run.bench.flash.components().writer.write_sealed();
         }
     }
     run.bench.settle();
     (0..keys).for_each(|key| run.get(key));
+    run.list(keys);
     let stats = run.bench.flash.stats();
     assert!(stats.is_on);
     let lookups = stats.hits + stats.misses;
@@ -215,13 +284,15 @@ proptest! {
     #[test]
     fn nothing_is_lost_without_need(steps in steps(40)) {
         let bench = Bench::new(200, 32, |_| {});
-        let mut run = Run { bench, model: Model::new(), version: 0, filled: 0 };
+        let mut run = Run { bench, model: Model::new(), version: 0, filled: 0, walk: None };
         for step in steps.iter().filter(|step| !matches!(step, Step::Restart)) {
             run.step(step);
             run.bench.flash.tend();
+            run.go_on_walking();
         }
         let now = run.bench.clock.load(Ordering::SeqCst);
         prop_assert!(now >= NOW);
+        run.list(40);
         let model = run.model.clone();
         prop_assert_eq!(run.bench.flash.stats().shed, 0);
         if run.bench.flash.stats().table_full > 0 {

@@ -132,7 +132,7 @@ impl Executor {
     }
 
     fn begin_listing(&self, progress: &mut Progress, form: ListingForm) {
-        progress.busy = Some(Busy::Listing { bucket: 0, form });
+        progress.busy = Some(Busy::Listing { tour: Box::new(self.worker.begin_tour()), form });
     }
 
     /// Counts a request of the meta protocol.

@@ -2,9 +2,10 @@
 
 use super::Executor;
 use super::parts::has_head;
-use crate::dispatch::item_key::client_key;
+use crate::dispatch::item_key::{client_key, listed_key};
 use crate::dispatch::operation::ItemKey;
-use larder_cache::{Expiry, Watch};
+use larder_cache::{Expiry, KeyHash, Seen, Tour, Toured, Watch};
+use std::time::Duration;
 
 /// Up to this number of items are counted one by one, so that those that have expired do not count.
 const COUNTED_MAX: u64 = 10_000;
@@ -13,12 +14,18 @@ const COUNTED_MAX: u64 = 10_000;
 const COUNTED_BUCKETS_MAX: u64 = 8192;
 /// Buckets that one call looks at, at most.
 const BUCKETS_AT_ONCE: usize = 4096;
+/// Keys of flash that one call asks for, at most.
+const KEYS_OF_FLASH_AT_ONCE: usize = 1000;
 /// Bytes of keys that one call shows before it stops.
 const BYTES_AT_ONCE: usize = 64 << 10;
 /// Buckets that are looked at for a key by chance, at most: a few milliseconds where nearly all are empty.
 const RANDOM_BUCKETS_MAX: usize = 1 << 18;
 /// Items that are looked at for one that is shown, at most: a fraction of a millisecond where nearly all are not.
 const RANDOM_ITEMS_MAX: usize = 2048;
+/// So long a turn waits for items of flash, which another thread reads, before other connections have theirs.
+pub(super) const FLASH_WAIT: Duration = Duration::from_micros(200);
+/// So long, where no other connection can have its turn.
+const FLASH_WAIT_ALONE: Duration = Duration::from_millis(100);
 /// Buckets that are looked at to estimate how many items expire.
 const SAMPLED_BUCKETS: usize = 1024;
 
@@ -38,9 +45,21 @@ impl Executor {
         items <= COUNTED_MAX && self.worker.cache().buckets() <= COUNTED_BUCKETS_MAX
     }
 
-    /// How many items there are in memory. Among more than ten thousand, or in an index that was made for more, items
-    /// that have expired count until the keeper has met them.
+    /// About how many items are on flash alone.
+    pub(in crate::dispatch) fn items_on_flash(&self) -> u64 {
+        if self.fetches.is_none() {
+            return 0;
+        }
+        self.worker.items_on_flash_alone(self.buckets_of_sample(self.worker.cache().items_not_flushed()))
+    }
+
+    /// How many items there are. In memory, among more than ten thousand, or in an index that was made for more, items
+    /// that have expired count until the keeper has met them; those on flash are estimated.
     pub(in crate::dispatch) fn count_items(&self) -> u64 {
+        self.count_items_in_memory() + self.items_on_flash()
+    }
+
+    fn count_items_in_memory(&self) -> u64 {
         let items = self.worker.cache().items_not_flushed();
         if !self.are_countable(items) {
             return items;
@@ -63,8 +82,8 @@ impl Executor {
         }
     }
 
-    /// How many items in memory have keys that begin with a prefix. Among more than ten thousand, or in an index that
-    /// was made for more, that is estimated from a sample.
+    /// How many items have keys that begin with a prefix. Among more than ten thousand in memory, or in an index that
+    /// was made for more, that is estimated from a sample; on flash, as if it had as many of them as memory.
     pub(in crate::dispatch) fn count_items_of(&self, prefix: &[u8]) -> u64 {
         let all = self.worker.cache().items_not_flushed();
         let (mut seen, mut own) = (0u64, 0u64);
@@ -73,14 +92,13 @@ impl Executor {
             own += u64::from(hit.item.key().starts_with(prefix));
             true
         });
-        match self.are_countable(all) {
-            true => own,
-            false => (u128::from(own) * u128::from(all) / u128::from(seen.max(1))) as u64,
-        }
+        let share_of = |all: u64| (u128::from(own) * u128::from(all) / u128::from(seen.max(1))) as u64;
+        let in_memory = if self.are_countable(all) { own } else { share_of(all) };
+        in_memory + share_of(self.items_on_flash())
     }
 
-    /// How many items there are in memory, and how many of them expire. Among more than ten thousand, or in
-    /// an index that was made for more, that is estimated from a sample.
+    /// How many items there are, and how many of them expire. Among more than ten thousand in memory, or in an index
+    /// that was made for more, that is estimated from a sample; flash has as many that expire as memory.
     pub(in crate::dispatch) fn describe_items(&self) -> ItemCount {
         let cache = self.worker.cache();
         let all = cache.items_not_flushed();
@@ -96,29 +114,53 @@ impl Executor {
             }
             true
         });
-        let items = if is_counted { seen } else { all };
+        let items = if is_counted { seen } else { all } + self.items_on_flash();
         let scaled = |count: u64| (u128::from(count) * u128::from(items) / u128::from(seen.max(1))) as u64;
         ItemCount { items, expiring: scaled(expiring), mean_ttl_ms: left_ms / expiring.max(1) }
     }
 
-    /// Shows keys, with their CAS numbers, from a bucket of the index on, at least `least` of them if a few thousand
-    /// buckets hold as many, and up to 64 KiB and the keys of a bucket. Returns the bucket to go on from; `None` at the
-    /// end.
+    /// A tour of all items: that of a cursor, or a new one for 0.
+    pub(in crate::dispatch) fn tour_at(&self, cursor: u64) -> Tour {
+        self.worker.tour_at(cursor)
+    }
+
+    /// Where to look for a key by chance: a place on flash, as often as items are there rather than in memory. `None` =
+    /// in memory.
+    pub(in crate::dispatch) fn tour_for_random_key(&self, random: u64) -> Option<Tour> {
+        let on_flash = self.items_on_flash();
+        let all = on_flash + self.worker.cache().items_not_flushed();
+        let is_there = random.rotate_left(32) % all.max(1) < on_flash;
+        is_there.then(|| self.worker.tour_from_anywhere(random))?
+    }
+
+    /// The cursor of a tour; 0 = it is at its end.
+    pub(in crate::dispatch) fn cursor_of(&self, tour: &Tour) -> u64 {
+        self.worker.cursor_of(tour)
+    }
+
+    /// Shows the next keys of a tour, with their CAS numbers and hashes. In memory it ends when `show` has said of
+    /// `least` of them that they count, after 64 KiB and the keys of a bucket, or after a few thousand buckets; on
+    /// flash, after about `least` keys. `is_alone`: no other connection can have its turn meanwhile.
     pub(in crate::dispatch) fn find_keys(
         &self,
-        bucket: u64,
+        tour: &mut Tour,
         least: usize,
-        show: &mut dyn FnMut(&[u8], u64),
-    ) -> Option<u64> {
-        let (mut shown, mut bytes) = (0, 0);
-        let walk = self.worker.walk(bucket, BUCKETS_AT_ONCE, &mut |worker, hit| {
-            let key = client_key(worker, hit);
-            show(&key, hit.cas());
-            shown += 1;
+        is_alone: bool,
+        show: &mut dyn FnMut(&[u8], u64, KeyHash) -> bool,
+    ) -> Toured {
+        let (mut counted, mut bytes) = (0, 0);
+        let wait = if is_alone { FLASH_WAIT_ALONE } else { FLASH_WAIT };
+        self.worker.tour(tour, (BUCKETS_AT_ONCE, least.min(KEYS_OF_FLASH_AT_ONCE)), wait, &mut |seen| {
+            let (key, cas, hash) = match seen {
+                Seen::InMemory(worker, hit) => {
+                    (client_key(worker, hit), hit.cas(), self.hash(hit.item.key()))
+                }
+                Seen::OnFlash(item) => (listed_key(item), item.cas, item.hash),
+            };
+            counted += usize::from(show(&key, cas, hash));
             bytes += key.len();
-            shown < least && bytes < BYTES_AT_ONCE
-        });
-        walk.next
+            counted < least && bytes < BYTES_AT_ONCE
+        })
     }
 
     /// The key of some item that is `shown`, which is asked for a key and its CAS number. `None` = there is none, or

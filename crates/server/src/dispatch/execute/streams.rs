@@ -1,10 +1,11 @@
 //! Large values on their way in and out, and lists of items: work that goes on over many turns.
 
 use super::Executor;
+use super::keys::FLASH_WAIT;
 use crate::dispatch::operation::{OldItem, Operation, StoreItem};
 use crate::dispatch::outcome::{ListingPage, Outcome};
 use crate::dispatch::progress::{Busy, Progress, Receiving, Sending, ValueSource};
-use larder_cache::{KeyHash, StoreOutcome, Upload};
+use larder_cache::{KeyHash, StoreOutcome, Toured, Upload};
 
 /// Items that are listed before other connections have their turn.
 const LISTED_AT_ONCE: usize = 64;
@@ -240,18 +241,18 @@ impl Executor {
         progress: &mut Progress,
         compose: impl FnOnce(ListingPage<'_>) -> bool,
     ) {
-        let (bucket, mut form) = match progress.busy.take() {
-            Some(Busy::Listing { bucket, form }) => (bucket, form),
+        let (mut tour, mut form) = match progress.busy.take() {
+            Some(Busy::Listing { tour, form }) => (tour, form),
             busy => {
                 progress.busy = busy;
                 return;
             }
         };
         let mut items = Vec::new();
-        let next = self.worker.list(bucket, LISTED_AT_ONCE, &mut items);
-        let page = ListingPage { form: &mut form, items: &items, is_last: next.is_none() };
-        if let (true, Some(bucket)) = (compose(page), next) {
-            progress.busy = Some(Busy::Listing { bucket, form });
+        let toured = self.worker.list(&mut tour, LISTED_AT_ONCE, FLASH_WAIT, &mut items);
+        let page = ListingPage { form: &mut form, items: &items, is_last: toured == Toured::End };
+        if compose(page) {
+            progress.busy = Some(Busy::Listing { tour, form });
         }
     }
 }

@@ -12,7 +12,9 @@ use crate::dispatch::outcome::{Outcome, Refusal};
 use crate::dispatch::own_keys::shown_to;
 use crate::dispatch::progress::Busy;
 use crate::io::Charge;
+use larder_cache::{Tour, Toured};
 use larder_protocol::resp::{Args, Id, SLOTS, compose as words, decimal};
+use std::collections::HashSet;
 
 /// How many keys a `SCAN` asks for that does not say.
 const SCAN_COUNT: i64 = 10;
@@ -51,6 +53,10 @@ impl Resp {
                 Ok(())
             }
             Id::Randomkey => {
+                let random = self.random();
+                if let Some(tour) = executor.tour_for_random_key(random) {
+                    return Some(self.begin_collecting(executor, connection, tour, WantedKeys::Any(random)));
+                }
                 self.show_random_key(executor, connection);
                 Ok(())
             }
@@ -58,7 +64,7 @@ impl Resp {
         })
     }
 
-    /// `RANDOMKEY`.
+    /// `RANDOMKEY` in memory.
     fn show_random_key(&mut self, executor: &Executor, connection: &mut Connection) {
         let version = version_of(connection);
         let random = self.random();
@@ -105,8 +111,7 @@ impl Resp {
         Ok(())
     }
 
-    /// `SCAN`. The cursor is a bucket of the index. An item that is there throughout is found, also if its bucket is
-    /// split meanwhile.
+    /// `SCAN`. An item that is there throughout is found, wherever it moves: see [`larder_cache::Tour`].
     fn scan(
         &mut self,
         executor: &mut Executor,
@@ -140,24 +145,9 @@ impl Resp {
                 _ => return Err(errors::SYNTAX),
             }
         }
-        let (mut found, mut keys) = (0, Vec::new());
         let least = usize::try_from(count).unwrap_or(usize::MAX);
-        let fleet = self.fleet.as_deref();
-        let own_keys = connection.own_keys().map(|own| &**own);
-        let next = executor.find_keys(cursor, least, &mut |key, cas| {
-            let Some(key) = shown_to(own_keys, key) else { return };
-            let is_shown = !is_empty_type && fleet.is_none_or(|fleet| fleet.shows(key, cas));
-            if is_shown && pattern.as_ref().is_none_or(|pattern| pattern.matches(key)) {
-                words::bulk(&mut keys, key);
-                found += 1;
-            }
-        });
-        let out = connection.output.buffer();
-        words::array_head(out, 2);
-        words::bulk(out, next.unwrap_or(0).to_string().as_bytes());
-        words::array_head(out, found);
-        out.extend_from_slice(&keys);
-        Ok(())
+        let wanted = WantedKeys::Scanned { pattern, is_empty_type, least };
+        self.begin_collecting(executor, connection, executor.tour_at(cursor), wanted)
     }
 
     /// Begins to collect keys for one reply. In a transaction, all are collected at once.
@@ -183,6 +173,16 @@ impl Resp {
         if !self.server.in_effect().dump_enabled {
             return Err(errors::KEYS_DISABLED);
         }
+        self.begin_collecting(executor, connection, executor.tour_at(0), wanted)
+    }
+
+    fn begin_collecting(
+        &mut self,
+        executor: &Executor,
+        connection: &mut Connection,
+        tour: Tour,
+        wanted: WantedKeys,
+    ) -> Result<(), Error> {
         let mut charge = Charge::default();
         if let WantedKeys::Matching(pattern) = &wanted
             && let Some(buffers) = self.server.buffers()
@@ -190,55 +190,88 @@ impl Resp {
         {
             return Err(errors::NO_MEMORY);
         }
-        let collecting =
-            Collecting { bucket: 0, wanted, composed: Vec::new(), count: 0, charge, error: None };
+        let collecting = Collecting {
+            tour,
+            wanted,
+            composed: Vec::new(),
+            count: 0,
+            met: HashSet::new(),
+            charge,
+            error: None,
+        };
         let Some(session) = &mut connection.session else { return Ok(()) };
         session.unfinished.collecting = Some(Box::new(collecting));
         connection.progress.busy = Some(Busy::Answering);
         let in_transaction = session.transaction.is_some();
+        // A step of `SCAN` is mostly one piece.
+        self.continue_collecting(executor, connection);
         while in_transaction && matches!(connection.progress.busy, Some(Busy::Answering)) {
             self.continue_collecting(executor, connection);
         }
         Ok(())
     }
 
-    /// Collects keys of the next buckets, and answers after the last one.
-    pub(super) fn continue_collecting(&mut self, executor: &mut Executor, connection: &mut Connection) {
+    /// Collects the next keys, and answers after the last one.
+    pub(super) fn continue_collecting(&mut self, executor: &Executor, connection: &mut Connection) {
         let own_keys = connection.own_keys().cloned();
         let Connection { output, progress, session: Some(session), .. } = connection else { return };
         progress.busy = None;
         let Some(mut collecting) = session.unfinished.collecting.take() else { return };
-        let Collecting { bucket, wanted, composed, count, charge, error } = &mut *collecting;
-        let before = composed.capacity();
+        let Collecting { tour, wanted, composed, count, met, charge, error } = &mut *collecting;
+        let before = (composed.capacity(), met.capacity());
         let fleet = self.fleet.as_deref();
-        let next = executor.find_keys(*bucket, KEYS_AT_ONCE, &mut |key, cas| {
-            let Some(key) = shown_to(own_keys.as_deref(), key) else { return };
-            if wanted.includes(key, *count) && fleet.is_none_or(|fleet| fleet.shows(key, cas)) {
+        let at_once = if let WantedKeys::Scanned { least, .. } = wanted { *least } else { KEYS_AT_ONCE };
+        let is_named_once = executor.has_flash() && !matches!(wanted, WantedKeys::Scanned { .. });
+        let is_alone = session.transaction.is_some();
+        let toured = executor.find_keys(tour, at_once, is_alone, &mut |key, cas, hash| {
+            let Some(key) = shown_to(own_keys.as_deref(), key) else { return false };
+            if wanted.includes(key, *count)
+                && fleet.is_none_or(|fleet| fleet.shows(key, cas))
+                && (!is_named_once || met.insert(hash))
+            {
                 *count += 1;
-                if !matches!(wanted, WantedKeys::CountedOfSlot(_)) {
-                    words::bulk(composed, key);
+                match wanted {
+                    WantedKeys::CountedOfSlot(_) => {}
+                    // Each of those that are shown together is as likely as another.
+                    WantedKeys::Any(random) if random.rotate_left(*count as u32) % *count as u64 != 0 => {}
+                    WantedKeys::Any(_) => {
+                        composed.clear();
+                        words::bulk(composed, key);
+                    }
+                    _ => words::bulk(composed, key),
                 }
             }
+            true
         });
         // The keys are copied once more when they are answered.
-        let grown = 2 * (composed.capacity() - before) as u64;
+        let grown = 2 * (composed.capacity() - before.0) + 16 * (met.capacity() - before.1);
+        let grown = grown as u64;
+        let goes_on = match wanted {
+            WantedKeys::Scanned { .. } => toured == Toured::Waits,
+            _ => toured != Toured::End && !wanted.has_enough(*count),
+        };
         if let Some(buffers) = self.server.buffers()
             && grown > 0
             && !charge.try_grow(buffers, grown)
         {
             *error = Some(errors::TOO_MANY_KEYS);
         }
-        match (error, next) {
+        if matches!(wanted, WantedKeys::Any(_)) && *count == 0 && error.is_none() && !goes_on {
+            return self.show_random_key(executor, connection);
+        }
+        match (error, &wanted) {
             (Some(error), _) => say_error(output, error),
-            (None, Some(next)) if !wanted.has_enough(*count) => {
-                *bucket = next;
+            _ if goes_on => {
                 session.unfinished.collecting = Some(collecting);
                 progress.busy = Some(Busy::Answering);
             }
-            (None, _) if matches!(wanted, WantedKeys::CountedOfSlot(_)) => {
-                words::integer(output.buffer(), *count as i64);
-            }
-            (None, _) => {
+            (None, WantedKeys::CountedOfSlot(_)) => words::integer(output.buffer(), *count as i64),
+            (None, WantedKeys::Any(_)) => output.buffer().extend_from_slice(composed),
+            (None, wanted) => {
+                if matches!(wanted, WantedKeys::Scanned { .. }) {
+                    words::array_head(output.buffer(), 2);
+                    words::bulk(output.buffer(), executor.cursor_of(tour).to_string().as_bytes());
+                }
                 words::array_head(output.buffer(), *count);
                 output.buffer().extend_from_slice(composed);
             }

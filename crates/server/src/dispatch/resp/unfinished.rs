@@ -2,9 +2,10 @@
 
 use super::glob::Pattern;
 use crate::io::Charge;
-use larder_cache::Upload;
+use larder_cache::{KeyHash, Tour, Upload};
 use larder_protocol::resp::{Resume, slot_of};
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 /// What the request at the front of the input needs more turns for.
 #[derive(Default)]
@@ -58,14 +59,16 @@ pub(super) struct Taking {
     pub(super) charge: Charge,
 }
 
-/// Keys that are collected from all buckets of the index for one reply.
+/// Keys that are collected for one reply.
 pub(super) struct Collecting {
-    /// The bucket to go on from.
-    pub(super) bucket: u64,
+    /// How far the walk over all items is.
+    pub(super) tour: Tour,
     pub(super) wanted: WantedKeys,
     /// The keys as they will be sent.
     pub(super) composed: Vec<u8>,
     pub(super) count: usize,
+    /// Hashes of the keys that were met, where flash may have one that memory has as well. `SCAN` does without.
+    pub(super) met: HashSet<KeyHash>,
     pub(super) charge: Charge,
     /// Why no more are collected: the error to reply.
     pub(super) error: Option<Cow<'static, [u8]>>,
@@ -79,6 +82,10 @@ pub(super) enum WantedKeys {
     OfSlot { slot: u16, most: usize },
     /// Those of a slot are counted only.
     CountedOfSlot(u16),
+    /// Any one, chosen by a random number.
+    Any(u64),
+    /// Those of one step of `SCAN`: `None` = all.
+    Scanned { pattern: Option<Pattern>, is_empty_type: bool, least: usize },
 }
 
 impl WantedKeys {
@@ -88,11 +95,19 @@ impl WantedKeys {
             WantedKeys::Matching(pattern) => pattern.matches(key),
             WantedKeys::OfSlot { slot, most } => count < *most && slot_of(key) == *slot,
             WantedKeys::CountedOfSlot(slot) => slot_of(key) == *slot,
+            WantedKeys::Any(_) => true,
+            WantedKeys::Scanned { pattern, is_empty_type, .. } => {
+                !is_empty_type && pattern.as_ref().is_none_or(|pattern| pattern.matches(key))
+            }
         }
     }
 
     /// Whether no more keys are wanted than these `count`.
     pub(super) fn has_enough(&self, count: usize) -> bool {
-        matches!(self, WantedKeys::OfSlot { most, .. } if count >= *most)
+        match self {
+            WantedKeys::OfSlot { most, .. } => count >= *most,
+            WantedKeys::Any(_) => count > 0,
+            _ => false,
+        }
     }
 }
