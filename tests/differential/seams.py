@@ -195,7 +195,11 @@ class World:
     def start(self):
         """Starts the server, and connects all clients."""
         self.server = support.Server(self.command, list(self.flags) + ["--admin", "off"])
-        self.connect()
+        try:
+            self.connect()
+        except BaseException:
+            self.stop()
+            raise
 
     def connect(self):
         """New connections for all clients."""

@@ -113,7 +113,7 @@ class Udp(Case):
 
     def setUp(self):
         self.port = support.free_port()
-        self.server("-U", str(self.port))
+        self.server("-U", str(self.port), "-o", "track_sizes")
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.addCleanup(self.socket.close)
         self.socket.settimeout(support.WAIT_SECONDS_MAX)
@@ -150,6 +150,10 @@ class Udp(Case):
         refused = b"CLIENT_ERROR a list of items is sent over TCP only\r\n"
         for request in (b"lru_crawler metadump all\r\n", b"lru_crawler mgdump all\r\n", b"stats cachedump 1 0\r\n"):
             self.assertEqual(self.ask(request), refused)
+
+    @larder_only
+    def test_all_items_are_measured_over_tcp_only(self):
+        self.assertEqual(self.ask(b"stats sizes\r\n"), b"CLIENT_ERROR a list of items is sent over TCP only\r\n")
 
     def tcp_port(self):
         """The TCP port, as `stats settings` tells over UDP."""

@@ -194,6 +194,12 @@ impl Executor {
             {
                 Outcome::Refused(Refusal::Disabled)
             }
+            // A datagram has one turn, and all items take many.
+            Operation::Stats(StatsTopic::Sizes)
+                if progress.is_datagram && self.state.settings().track_sizes =>
+            {
+                Outcome::Refused(Refusal::NotByDatagram)
+            }
             Operation::Stats(StatsTopic::Sizes) if self.begin_measuring(progress) => return false,
             Operation::Stats(topic) => {
                 let rows = self.stats(*topic, progress);

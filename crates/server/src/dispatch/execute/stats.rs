@@ -351,17 +351,13 @@ impl Executor {
     }
 
     /// Before `stats sizes` is executed: items are measured, a few at a time. Returns whether there is something left
-    /// to measure. A datagram has one turn.
+    /// to measure.
     pub(super) fn begin_measuring(&mut self, progress: &mut Progress) -> bool {
         if !self.state.settings().track_sizes || progress.sizes.is_some() {
             return false;
         }
         progress.busy = Some(Busy::Measuring { bucket: 0, sizes: Box::default() });
-        while progress.is_datagram && progress.busy.is_some() {
-            self.continue_measuring(progress);
-            self.worker.quiesce();
-        }
-        progress.busy.is_some()
+        true
     }
 
     /// Measures the items of some more buckets.
