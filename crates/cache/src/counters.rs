@@ -279,6 +279,11 @@ impl CounterBlocks {
         }
         stored.saturating_sub(died)
     }
+
+    /// Bytes of all items that have died.
+    pub(crate) fn died_bytes(&self) -> u64 {
+        self.blocks.iter().fold(0, |died, block| died.wrapping_add(block.bytes_died.get()))
+    }
 }
 
 #[cfg(test)]

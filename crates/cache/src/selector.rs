@@ -1,22 +1,21 @@
 //! The one place that chooses which column goes next.
 //!
-//! Every route asks [`Selector::next`] for its victims: the keeper's pass, a writer that helps the pass, the search for
-//! sparse columns before fresh memory is taken, and a cache that may not evict (`-M`). What differs is the [`Need`] of
-//! the search:
+//! Every route but one asks [`Selector::next`] for its victims: the keeper's pass, a writer that helps the pass, and the
+//! search for sparse columns before fresh memory is taken. A cache that may not evict (`-M`) packs columns together, in
+//! an order of its own (`keeper/packing.rs`). What differs is the [`Need`] of the search:
 //!
 //! | need | candidates | threshold | what the pass may do |
 //! |---|---|---|---|
 //! | [`Need::Nothing`] | the emptiest of those in which much has expired | [`Sparse::WITHOUT_NEED`] | move |
 //! | [`Need::BeforeFreshMemory`] | all columns in turn, from a cursor | [`Sparse::BEFORE_FRESH_MEMORY`] | move |
-//! | [`Need::EmptyColumn`] | all columns in turn, from the cursor | [`Sparse::EMPTY`] | move |
 //! | [`Need::FreeColumn`], while some of memory has expired | as for nothing | [`Sparse::BEFORE_EVICTION`] | move |
 //! | [`Need::FreeColumn`], while much of memory is dead | 32 random columns | [`Sparse::BEFORE_EVICTION`] | move |
-//! | [`Need::FreeColumn`], else | the policy's order | (`-M`: [`Sparse::BEFORE_ITS_TURN`]) | evict (`-M`: move) |
+//! | [`Need::FreeColumn`], else | the policy's order | | evict |
 //!
 //! After some columns in a row that the shares of namespaces keep, a column is drawn by lot instead of in the policy's
 //! order.
 //!
-//! What [`Need::Nothing`] would find comes first for [`Need::EmptyColumn`] and [`Need::FreeColumn`] too.
+//! What [`Need::Nothing`] would find comes first for [`Need::FreeColumn`] too.
 //!
 //! How columns are compared is in `ranking.rs`; the order of a policy is in `temperature/`. The caller tells the
 //! outcome back through [`Selector::settle`], so that a column that was refused is not chosen again and again.
@@ -37,8 +36,6 @@ use std::sync::atomic::Ordering;
 /// 128th of the used bytes has expired or was flushed. With lifetimes spread evenly over a minute and 64 MiB, a 64th
 /// kept 96.6 % of what an oracle would and moved 5 items for 100 stores; a 256th kept 97.9 % and moved 31.
 const SOME_OVER_SHARE: u64 = 128;
-/// Where nothing may be evicted, a pass is worth its while when more than a tenth of the mapped bytes is not live.
-const WORTH_A_PASS_SHARE: u64 = 10;
 /// Random columns among which the cheapest sparse one is looked for.
 const SAMPLED_COLUMNS: u32 = 32;
 /// Sampled columns that may be refused before the policy is asked.
@@ -56,8 +53,6 @@ const SHARED_MAX: usize = 256;
 const BEFORE_FRESH_MEMORY_LOOKS: u32 = 4096;
 /// Columns that may be refused in a search before fresh memory.
 const BEFORE_FRESH_MEMORY_REFUSED_MAX: usize = 16;
-/// Columns that one search for an empty column looks at.
-const EMPTY_COLUMN_LOOKS: u32 = 256;
 /// The random numbers start here, so that a simulation can be repeated.
 const RANDOM_SEED: u64 = 0x1234_5678_9abc_def1;
 
@@ -77,8 +72,6 @@ pub(crate) enum Need {
     BeforeFreshMemory,
     /// The free columns are few, or a writer waits for one.
     FreeColumn,
-    /// Nothing may be evicted and too little is dead to move anything: only a column without live items helps.
-    EmptyColumn,
 }
 
 /// One search: it begins with [`Search::new`] and ends when [`Selector::next`] returns `None`.
@@ -111,7 +104,6 @@ impl Search {
     pub(crate) fn new(need: Need) -> Search {
         let looks_left = match need {
             Need::BeforeFreshMemory => BEFORE_FRESH_MEMORY_LOOKS,
-            Need::EmptyColumn => EMPTY_COLUMN_LOOKS,
             Need::FreeColumn | Need::Nothing => 0,
         };
         let stage = if need == Need::BeforeFreshMemory { Stage::Sparse } else { Stage::Expired };
@@ -142,6 +134,11 @@ impl Victim {
         Victim { column, may_evict: false, heeds_shares: true, chosen }
     }
 
+    /// Whether its live items are packed together with those of other columns.
+    pub(crate) fn is_packed(&self) -> bool {
+        self.chosen == Chosen::Packed
+    }
+
     /// Whether another column may go in its place if shares keep what it holds.
     pub(crate) fn may_stay(&self) -> bool {
         self.heeds_shares && matches!(self.chosen, Chosen::ByPolicy | Chosen::ByLot)
@@ -163,6 +160,8 @@ enum Chosen {
     ByLot,
     /// By the caller: its slab is given back, or its items were flushed.
     ByCaller,
+    /// To be packed together with others.
+    Packed,
 }
 
 /// What came of the pass over a column.
@@ -217,7 +216,6 @@ impl Selector {
         let found = found.or_else(|| match search.need {
             Need::Nothing => None,
             Need::BeforeFreshMemory => self.next_at_cursor(store, search, Sparse::BEFORE_FRESH_MEMORY),
-            Need::EmptyColumn => self.next_at_cursor(store, search, Sparse::EMPTY),
             Need::FreeColumn => {
                 self.next_sampled(store, search).or_else(|| self.next_by_policy(store, search))
             }
@@ -300,22 +298,14 @@ impl Selector {
             return None;
         }
         search.stage = Stage::Over;
-        let may_evict = store.leaving.happens();
-        if may_evict
-            && search.shared % (SHARED_IN_A_ROW + 1) == SHARED_IN_A_ROW
+        if search.shared % (SHARED_IN_A_ROW + 1) == SHARED_IN_A_ROW
             && let Some(column) = self.draw(store)
         {
-            return Some(Victim { column, may_evict, heeds_shares: true, chosen: Chosen::ByLot });
+            return Some(Victim { column, may_evict: true, heeds_shares: true, chosen: Chosen::ByLot });
         }
-        let victim = self.policy.victim(&mut |column, birth| match status_of(store, column, birth) {
-            // Where nothing may be evicted, moving the items of a full column gains nothing.
-            Candidate::Ready(found) if !may_evict && !found.is_sparse(Sparse::BEFORE_ITS_TURN) => {
-                Candidate::Later
-            }
-            other => other,
-        });
+        let victim = self.policy.victim(&mut |column, birth| status_of(store, column, birth));
         let heeds_shares = search.shared < SHARED_MAX;
-        victim.map(|column| Victim { column, may_evict, heeds_shares, chosen: Chosen::ByPolicy })
+        victim.map(|column| Victim { column, may_evict: true, heeds_shares, chosen: Chosen::ByPolicy })
     }
 
     /// A random column, but none of hot items.
@@ -336,7 +326,7 @@ impl Selector {
         let column = victim.column;
         search.refused += usize::from(emptied == Emptied::Refused);
         match (victim.chosen, emptied) {
-            (_, Emptied::Yes) | (Chosen::ByCaller, _) => {}
+            (_, Emptied::Yes) | (Chosen::ByCaller | Chosen::Packed, _) => {}
             // The policy knows it still.
             (Chosen::ByLot, _) => {
                 search.shared += 1;
@@ -356,9 +346,8 @@ impl Selector {
                 if store.memory.available_columns() == 0 {
                     // Nothing can be moved without a column to move it to.
                     search.stage = Stage::Policy;
-                } else if !store.memory.column(column).is_pinned() {
-                    // A pin passes, for it means that a large value is being sent. What else is not moved stays.
-                    store.memory.column(column).group.fetch_or(HOLDS_UNMOVABLE, Ordering::Relaxed);
+                } else {
+                    note_unmovable(store, column);
                 }
             }
             (Chosen::AtCursor, Emptied::Refused) => {
@@ -376,6 +365,11 @@ impl Selector {
     /// A column that the caller chose: its slab is given back, or its items were flushed.
     pub(crate) fn chosen_by_caller(column: ColumnId, may_evict: bool) -> Victim {
         Victim { column, may_evict, heeds_shares: true, chosen: Chosen::ByCaller }
+    }
+
+    /// A column whose live items are packed together with those of others.
+    pub(crate) fn to_be_packed(column: ColumnId) -> Victim {
+        Victim::to_be_moved(column, Chosen::Packed)
     }
 
     /// Tells the policy of the columns that were sealed since. When the policy knows twice as many columns as there
@@ -436,10 +430,12 @@ fn is_some_over(store: &ItemStore) -> bool {
     store.over_bytes() > store.used_bytes() / SOME_OVER_SHARE
 }
 
-/// Whether a pass can gain anything although nothing may be evicted.
-pub(crate) fn is_worth_a_pass(store: &ItemStore) -> bool {
-    let mapped = store.memory.mapped_bytes();
-    store.memory.retired_columns() > 0 || store.servable_bytes() < mapped - mapped / WORTH_A_PASS_SHARE
+/// A column could not be emptied: unless that is because of a pin, which passes, for it means that a large value is being
+/// sent, it is not tried again.
+pub(crate) fn note_unmovable(store: &ItemStore, column: ColumnId) {
+    if !store.memory.column(column).is_pinned() {
+        store.memory.column(column).group.fetch_or(HOLDS_UNMOVABLE, Ordering::Relaxed);
+    }
 }
 
 /// Whether a column may go, and its snapshot.
@@ -463,7 +459,7 @@ pub(crate) fn status(store: &ItemStore, column: ColumnId) -> Candidate {
 }
 
 /// As [`status`], for a search whose victims are emptied by moving what is live.
-fn movable(store: &ItemStore, column: ColumnId) -> Candidate {
+pub(crate) fn movable(store: &ItemStore, column: ColumnId) -> Candidate {
     match status(store, column) {
         Candidate::Ready(found)
             if !found.is_sparse(Sparse::EMPTY) && group(store, column) & HOLDS_UNMOVABLE != 0 =>
@@ -518,11 +514,10 @@ mod tests {
     const COLUMN_BYTES: u32 = 32 << 10;
     const ITEM_BYTES: usize = 1000;
 
-    fn store(evict: bool) -> ItemStore {
+    fn store() -> ItemStore {
         let options = CacheOptions {
             limit_bytes: 16 << 20,
             workers: 1,
-            evict,
             pages: PagesWanted::Small,
             column_bytes: Some(COLUMN_BYTES),
             ..CacheOptions::default()
@@ -563,25 +558,22 @@ mod tests {
 
     #[test]
     fn while_little_is_dead_the_policy_chooses_and_items_may_be_evicted() {
-        let (store, mut selector) = (store(true), selector());
+        let (store, mut selector) = (store(), selector());
         let columns: Vec<_> = (0..40).map(|_| column(&store, &mut selector, 8)).collect();
         assert!(!store.is_much_dead());
         assert_eq!(first(&mut selector, &store, Need::FreeColumn), Some((columns[0], true)));
-        assert_eq!(first(&mut selector, &store, Need::EmptyColumn), None);
         assert_eq!(first(&mut selector, &store, Need::BeforeFreshMemory), None);
     }
 
     #[test]
     fn while_much_is_dead_sparse_columns_go_and_nothing_is_evicted() {
-        let (store, mut selector) = (store(true), selector());
+        let (store, mut selector) = (store(), selector());
         let columns: Vec<_> =
             (0..40).map(|n| column(&store, &mut selector, if n == 30 { 0 } else { 4 })).collect();
         assert!(store.is_much_dead());
         let (_, may_evict) = first(&mut selector, &store, Need::FreeColumn).expect("sparse columns");
         assert!(!may_evict);
-        for need in [Need::BeforeFreshMemory, Need::EmptyColumn] {
-            assert_eq!(first(&mut selector, &store, need), Some((columns[30], false)), "{need:?}");
-        }
+        assert_eq!(first(&mut selector, &store, Need::BeforeFreshMemory), Some((columns[30], false)));
     }
 
     /// Fills and seals a column of which `eighths` eighths expire at `expiry`.
@@ -604,7 +596,7 @@ mod tests {
 
     #[test]
     fn what_has_expired_goes_first_and_the_emptiest_of_it_before_the_rest() {
-        let (store, mut selector) = (store(true), selector());
+        let (store, mut selector) = (store(), selector());
         store.clock.hold();
         let soon = Expiry::at_s(store.clock.now_s() + 8);
         for _ in 0..60 {
@@ -623,20 +615,8 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_may_be_evicted_only_sparse_columns_go() {
-        let (store, mut selector) = (store(false), selector());
-        let full: Vec<_> = (0..40).map(|_| column(&store, &mut selector, 8)).collect();
-        assert_eq!(first(&mut selector, &store, Need::FreeColumn), None);
-        let sparse = column(&store, &mut selector, 3);
-        // The first search has sent the full columns to the end of the policy's queue: it finds the sparse one by and
-        // by.
-        let found = (0..full.len()).find_map(|_| first(&mut selector, &store, Need::FreeColumn));
-        assert_eq!(found, Some((sparse, false)));
-    }
-
-    #[test]
     fn a_victim_of_the_policy_that_stays_is_known_to_the_policy_again() {
-        let (store, mut selector) = (store(true), selector());
+        let (store, mut selector) = (store(), selector());
         let columns: Vec<_> = (0..3).map(|_| column(&store, &mut selector, 8)).collect();
         let mut take = |emptied| {
             let mut search = Search::new(Need::FreeColumn);
@@ -655,7 +635,7 @@ mod tests {
 
     #[test]
     fn after_a_column_that_a_share_keeps_another_one_goes_and_in_the_end_one_as_a_whole() {
-        let (store, mut selector) = (store(true), selector());
+        let (store, mut selector) = (store(), selector());
         let columns: Vec<_> = (0..3).map(|_| column(&store, &mut selector, 8)).collect();
         let mut search = Search::new(Need::FreeColumn);
         let (mut in_order, mut by_lot) = (0, 0);
@@ -678,7 +658,7 @@ mod tests {
 
     #[test]
     fn a_sampled_column_that_holds_something_unmovable_is_not_sampled_again() {
-        let (store, mut selector) = (store(true), selector());
+        let (store, mut selector) = (store(), selector());
         let columns: Vec<_> = (0..40).map(|_| column(&store, &mut selector, 4)).collect();
         let mut search = Search::new(Need::FreeColumn);
         let mut refused = Vec::new();

@@ -73,6 +73,8 @@ struct Inner {
     first_touch: FirstTouch,
     /// Bytes before each record: those of its check word, or 0 where the memory is not kept.
     check_bytes: u32,
+    /// Every record has a word for an expiry.
+    always_expiry_word: bool,
     /// The file that the memory lies in.
     kept: Option<Arc<KeptFile>>,
 }
@@ -217,6 +219,7 @@ impl Memory {
             slabs_max: AtomicU32::new(slabs),
             first_touch: FirstTouch::default(),
             check_bytes: if kept.is_some() { CHECK_BYTES } else { 0 },
+            always_expiry_word: options.always_expiry_word,
             kept,
         };
         let memory = Memory { inner: Arc::new(inner) };

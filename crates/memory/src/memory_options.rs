@@ -69,6 +69,9 @@ pub struct MemoryOptions {
     /// Values up to this many bytes are stored behind their key. Longer ones are stored at the high end of the
     /// column.
     pub inline_value_bytes_max: u32,
+    /// Whether every record has a word for an expiry, also that of an item that never expires: it can then be given
+    /// one in place, without room for another record.
+    pub always_expiry_word: bool,
     /// The nodes whose memory is used, in equal parts. Coloured pages and a file count as one node. Default: one.
     pub nodes: NumaNodes,
 }
@@ -82,6 +85,7 @@ impl Default for MemoryOptions {
             column_bytes: None,
             pages: PagesWanted::Auto,
             inline_value_bytes_max: INLINE_VALUE_BYTES_MAX_DEFAULT,
+            always_expiry_word: false,
             nodes: NumaNodes::default(),
         }
     }

@@ -123,6 +123,8 @@ fn memory_for(options: &CacheOptions, reserve_bytes: u64) -> Result<Memory, Cach
         pages: options.pages,
         reserve_bytes: Some(reserve_bytes),
         inline_value_bytes_max: options.inline_value_bytes.unwrap_or(default.inline_value_bytes_max),
+        // A full memory has no room for the record anew.
+        always_expiry_word: !options.evict,
         nodes: options.nodes.clone(),
     };
     let memory = match &options.keep {

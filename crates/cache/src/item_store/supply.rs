@@ -15,6 +15,9 @@ pub(crate) const RESERVED_COLUMNS: usize = 2;
 /// hold cold items of every lifetime that have to stay. In a small cache they are a 64th of all columns.
 const RESERVED_FOR_SHARES: usize = 14;
 const RESERVED_FOR_SHARES_PART: usize = 64;
+/// Where nothing may be evicted, each worker has a column for items that take the place of others. In a small cache
+/// they are a 64th of all columns, but one at least.
+const RESERVED_FOR_REPLACING_PART: usize = 64;
 /// Columns there must be for each worker, which fills two of its own.
 pub(super) const COLUMNS_PER_WORKER_MIN: usize = 3;
 /// The share of the columns that is held ready. With flash behind memory, a burst of writes should find columns while
@@ -57,13 +60,30 @@ impl ItemStore {
         }
     }
 
+    /// Free columns that no writer may take for an item beside those that are there.
+    pub(crate) fn columns_not_for_new(&self) -> usize {
+        let for_replacing = match self.leaving.happens() {
+            true => 0,
+            false => {
+                let most = (self.columns_max() as usize / RESERVED_FOR_REPLACING_PART).max(1);
+                self.counters.workers_max().min(most)
+            }
+        };
+        self.reserved_columns() + for_replacing
+    }
+
     /// Takes a free column, of this node if there is one, for a writer whose new items have CAS numbers soon after
-    /// `cas`. The last [`ItemStore::reserved_columns`] are left to the pass.
-    pub(crate) fn take_column(&self, node: NodeId, cas: u64, counters: &Counters) -> Option<OpenColumn> {
-        let reserved = self.reserved_columns();
-        if self.memory.available_columns() <= reserved {
+    /// `cas`. The last `left_free` are left: at least [`ItemStore::reserved_columns`] are for the pass.
+    pub(crate) fn take_column(
+        &self,
+        node: NodeId,
+        cas: u64,
+        left_free: usize,
+        counters: &Counters,
+    ) -> Option<OpenColumn> {
+        if self.memory.available_columns() <= left_free {
             self.memory.recycle();
-            if self.memory.available_columns() <= reserved {
+            if self.memory.available_columns() <= left_free {
                 return None;
             }
         }

@@ -1,6 +1,7 @@
 //! What the keeper remembers between columns, and what it does to one column.
 
 use super::fresh_memory::FreshMemory;
+use super::packing::{PackedFor, Packing};
 use super::namespace_sample::estimate_namespaces;
 use super::pass::Pass;
 use super::prefix_sweep::PrefixSweep;
@@ -11,7 +12,7 @@ use crate::demoter::Levels;
 use crate::item_store::ItemStore;
 use crate::random::Random;
 use crate::ranking::Candidate;
-use crate::selector::{Emptied, Need, SealedQueue, Search, Selector, status};
+use crate::selector::{Emptied, Need, SealedQueue, Search, Selector, note_unmovable, status};
 use crate::temperature::{Temperature, TemperatureStats};
 use larder_memory::{ColumnId, ColumnState, Reader, SlabId};
 use larder_temperature::Reference;
@@ -41,6 +42,7 @@ pub(super) struct Keeper {
     pub(super) fresh: FreshMemory,
     repartition: Repartition,
     prefix_sweep: PrefixSweep,
+    packing: Packing,
     /// When namespaces were last looked at.
     namespaces_looked: Option<Instant>,
     random: Random,
@@ -71,6 +73,7 @@ impl Keeper {
             fresh: FreshMemory::default(),
             repartition: Repartition::default(),
             prefix_sweep: PrefixSweep::default(),
+            packing: Packing::default(),
             namespaces_looked: None,
             random: Random::new(SEED),
         }
@@ -112,6 +115,30 @@ impl Keeper {
         let emptied = self.pass.empty(levels, &mut self.selector, victim, slice);
         self.selector.settle(levels.store, search, victim, emptied);
         Some(emptied)
+    }
+
+    /// Whether to move live items together gains enough.
+    pub(super) fn can_pack(&mut self, store: &ItemStore, wanted: PackedFor) -> bool {
+        self.packing.pays(store, wanted, self.pass.packed_free_bytes())
+    }
+
+    /// Empties the column of which most can be gained, and moves its live items to where others of all kinds are moved.
+    /// Returns whether it did.
+    pub(super) fn pack(&mut self, levels: Levels<'_>, slice: &mut TimeSlice) -> bool {
+        let store = levels.store;
+        self.selector.learn_sealed(store, &self.sealed);
+        while let Some(column) = self.packing.next(store) {
+            let victim = Selector::to_be_packed(column);
+            match self.pass.empty(levels, &mut self.selector, victim, slice) {
+                Emptied::Yes => return true,
+                Emptied::Refused if store.memory.available_columns() > 0 => note_unmovable(store, column),
+                _ => {
+                    self.packing.give_back(store, column);
+                    return false;
+                }
+            }
+        }
+        false
     }
 
     /// Empties a column that the caller chose. Returns false if it holds something that has to stay for now.

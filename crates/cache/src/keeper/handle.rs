@@ -1,11 +1,12 @@
 //! What the rest of the cache sees of the keeper.
 
 use super::core::Keeper;
+use super::packing::PackedFor;
 use super::time_slice::{Pace, ROUND_PERIOD, TimeSlice};
 use crate::demoter::Levels;
 use crate::item_store::ItemStore;
 use crate::references::{PagePool, ReferenceQueue};
-use crate::selector::{Need, SealedQueue, is_worth_a_pass};
+use crate::selector::{Need, SealedQueue};
 use crate::temperature::{Temperature, TemperatureStats};
 use larder_memory::ColumnId;
 use larder_temperature::Reference;
@@ -130,23 +131,29 @@ impl KeeperHandle {
         pool.flush(&self.references.pages);
     }
 
-    /// Whether a pass may give a starved writer room. Where nothing may be evicted and too little is dead for a pass,
-    /// this reclaims an empty column if there is one.
+    /// Whether a pass may give a starved writer room, or a column is on its way back.
     pub(crate) fn can_help(&self, levels: Levels<'_>) -> bool {
-        levels.evicts() || is_worth_a_pass(levels.store) || self.reclaim(levels, Need::EmptyColumn)
+        levels.evicts()
+            || levels.store.memory.returning_columns() > 0
+            || self.for_writer(|keeper| keeper.can_pack(levels.store, PackedFor::Writer))
     }
 
-    /// Reclaims a column for a writer that found none. Returns whether it did.
+    /// Reclaims a column for a writer that found none, or where nothing may be evicted empties one. Returns whether it
+    /// did.
     pub(crate) fn help(&self, levels: Levels<'_>) -> bool {
-        self.reclaim(levels, Need::FreeColumn)
-            || (!levels.evicts() && self.reclaim(levels, Need::EmptyColumn))
+        let slice = &mut TimeSlice::begin(Pace::Hurried);
+        self.for_writer(|keeper| match levels.evicts() {
+            true => keeper.reclaim(levels, Need::FreeColumn, slice),
+            false => keeper.can_pack(levels.store, PackedFor::Writer) && keeper.pack(levels, slice),
+        })
     }
 
-    fn reclaim(&self, levels: Levels<'_>, need: Need) -> bool {
+    /// Runs `work` for a writer that waits.
+    fn for_writer(&self, work: impl FnOnce(&mut Keeper) -> bool) -> bool {
         self.writers_waiting.fetch_add(1, Ordering::Relaxed);
-        let is_reclaimed = self.lock().reclaim(levels, need, &mut TimeSlice::begin(Pace::Hurried));
+        let is_done = work(&mut self.lock());
         self.writers_waiting.fetch_sub(1, Ordering::Relaxed);
-        is_reclaimed
+        is_done
     }
 
     /// The lock is free. If a writer waits for it, it is left to the writer: whoever takes a lock again at once has it

@@ -16,6 +16,7 @@ mod core;
 mod fresh_memory;
 mod handle;
 mod namespace_sample;
+mod packing;
 mod pass;
 mod prefix_sweep;
 mod repartition;

@@ -106,6 +106,11 @@ impl Pass {
         result
     }
 
+    /// Bytes that are free in the column that items of all kinds are packed in.
+    pub(super) fn packed_free_bytes(&self) -> u64 {
+        self.survivors.packed_free_bytes()
+    }
+
     /// Ends a column that is being filled with survivors, so that it can be reclaimed as others are.
     pub(super) fn stop_filling(&mut self, store: &ItemStore, selector: &mut Selector, column: ColumnId) {
         self.survivors.stop_filling(store, column, |column| selector.sealed(store, column));
@@ -189,6 +194,7 @@ impl Pass {
         // Items that a policy kept go on to the main queue. Items that were only moved stay in their own.
         let to = match may_evict {
             true => MovesTo::Queue(Queue::Main),
+            false if victim.is_packed() => MovesTo::Packed,
             false if is_hot(store, column) => MovesTo::Hot,
             false => MovesTo::Queue(queue),
         };
@@ -377,6 +383,8 @@ pub(super) enum MovesTo {
     Queue(Queue),
     /// To the columns of hot items.
     Hot,
+    /// To the column that items of all kinds are packed in.
+    Packed,
 }
 
 impl Settle<'_, '_> {
@@ -515,6 +523,7 @@ impl Settle<'_, '_> {
         let zone = match self.to {
             MovesTo::Queue(queue) => Zone::Kept(queue, warmth),
             MovesTo::Hot => Zone::Hot,
+            MovesTo::Packed => Zone::Packed,
         };
         loop {
             let (open, class) = self.survivors.place_for(store, node, zone, item.expiry());

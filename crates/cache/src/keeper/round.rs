@@ -3,6 +3,7 @@
 use super::core::FlushSweep;
 use super::fresh_memory::touch_ahead;
 use super::handle::KeeperHandle;
+use super::packing::PackedFor;
 use super::time_slice::{Pace, ROUND_PERIOD, TimeSlice};
 use crate::demoter::Levels;
 use crate::item_store::ItemStore;
@@ -184,8 +185,28 @@ impl Round<'_> {
         false
     }
 
+    /// Where nothing may be evicted: packs columns together until enough are free or on their way back, while much can be
+    /// gained.
+    fn pack_ahead(&mut self) {
+        let Round { store, .. } = *self;
+        let memory = &store.memory;
+        while self.goes_on()
+            && memory.available_columns() + memory.returning_columns() < store.free_columns_target()
+        {
+            let mut keeper = self.keeper.lock();
+            if !keeper.can_pack(store, PackedFor::Later) || !keeper.pack(self.levels, &mut self.slice) {
+                return;
+            }
+            drop(keeper);
+            memory.recycle();
+        }
+    }
+
     /// Reclaims columns until enough are free or on their way back.
     fn fill_free_columns(&mut self) {
+        if !self.levels.evicts() {
+            return self.pack_ahead();
+        }
         let memory = &self.store.memory;
         while self.levels.evicts()
             && self.goes_on()

@@ -29,12 +29,15 @@ pub(super) enum Zone {
     Kept(Queue, u8),
     /// A hot item.
     Hot,
+    /// An item of any kind, where nothing may be evicted.
+    Packed,
 }
 
 /// The open columns of the pass, for each node.
 #[derive(Default)]
 pub(super) struct Survivors {
     nodes: Vec<OfNode>,
+    packed: Option<OpenColumn>,
 }
 
 /// The open columns for items of one node, for each of the two queues: those for items that never expire, by warmth,
@@ -77,8 +80,12 @@ impl Survivors {
         zone: Zone,
         expiry: Expiry,
     ) -> (&mut Option<OpenColumn>, Option<LifetimeClass>) {
+        let (queue, warmth) = match zone {
+            Zone::Packed => return (&mut self.packed, None),
+            Zone::Hot => return (&mut self.of(store, node).hot, None),
+            Zone::Kept(queue, warmth) => (queue, warmth),
+        };
         let of = self.of(store, node);
-        let Zone::Kept(queue, warmth) = zone else { return (&mut of.hot, None) };
         let columns = &mut of.queues[usize::from(queue == Queue::Main)];
         if expiry == Expiry::NEVER || open_columns_max(store.columns_max(), store.counters.workers_max()) == 0
         {
@@ -100,7 +107,11 @@ impl Survivors {
         zone: Zone,
         cas: u64,
     ) -> Option<OpenColumn> {
-        let Zone::Kept(queue, _) = zone else { return self.of(store, node).take_hot(store, node, cas) };
+        let queue = match zone {
+            Zone::Packed => Queue::Probation,
+            Zone::Hot => return self.of(store, node).take_hot(store, node, cas),
+            Zone::Kept(queue, _) => queue,
+        };
         let taken = store.take_column_near(node, cas)?;
         set_queue(store, &taken, queue);
         Some(taken)
@@ -112,8 +123,13 @@ impl Survivors {
         unused.for_each(|open| end(store, open, &mut sealed));
     }
 
+    /// Bytes that are free in the column that items of all kinds are packed in.
+    pub(super) fn packed_free_bytes(&self) -> u64 {
+        self.packed.as_ref().map_or(0, |open| open.free_bytes().into())
+    }
+
     fn all(&mut self) -> impl Iterator<Item = &mut Option<OpenColumn>> {
-        self.nodes.iter_mut().flat_map(OfNode::all)
+        self.nodes.iter_mut().flat_map(OfNode::all).chain([&mut self.packed])
     }
 
     /// Ends a column if it is being filled, so that it can be reclaimed as others are.

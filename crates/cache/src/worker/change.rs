@@ -149,7 +149,9 @@ impl Worker {
             }
             _ => self.place_long(hash, value, key, of).unzip(),
         };
-        let Some(new) = new else { return StoreOutcome::NoRoom };
+        let Some(new) = new.or_else(|| self.place_instead((hash, key), key, value, of)) else {
+            return StoreOutcome::NoRoom;
+        };
         let published = self.publish(hash, key, expected, new, price);
         if published == Published::Done {
             return StoreOutcome::Stored { cas: of.cas, value_bytes: total as u32 };
@@ -158,6 +160,25 @@ impl Worker {
             self.abandon_upload(upload);
         }
         if published == Published::Full { StoreOutcome::NoRoom } else { StoreOutcome::Exists }
+    }
+
+    /// As [`Worker::put`], for an item that there was no room for, and for which the item of another key goes.
+    pub(super) fn put_instead(
+        &mut self,
+        gone: (KeyHash, &[u8]),
+        (hash, key): (KeyHash, &[u8]),
+        value: [Piece<'_>; 2],
+        of: &RecordFields,
+        expected: Expected,
+    ) -> StoreOutcome {
+        let Some(new) = self.place_instead(gone, key, value, of) else { return StoreOutcome::NoRoom };
+        match self.publish(hash, key, expected, new, None) {
+            Published::Done => {
+                StoreOutcome::Stored { cas: of.cas, value_bytes: (value[0].length() + value[1].length()) as u32 }
+            }
+            Published::Full => StoreOutcome::NoRoom,
+            Published::Changed => StoreOutcome::Exists,
+        }
     }
 
     /// Append or prepend to the item at `at`.
@@ -391,8 +412,38 @@ impl Worker {
         self.recycle_old_value(value);
         match outcome {
             StoreOutcome::Stored { .. } => Some(Touched::Done),
-            StoreOutcome::NoRoom => Some(Touched::NoRoom),
+            StoreOutcome::NoRoom => self.expire_without_room(hash, key, seen, expiry),
             _ => None,
+        }
+    }
+
+    /// Sets an expiry for which there is no room: an item whose time is past goes, and one that has a word for seconds
+    /// expires at the next whole second. `None`: another thread changed the item.
+    #[cold]
+    fn expire_without_room(
+        &mut self,
+        hash: KeyHash,
+        key: &[u8],
+        seen: Option<Expiry>,
+        expiry: Expiry,
+    ) -> Option<Touched> {
+        let hit = self.peek(hash, key)?;
+        if seen.is_some_and(|seen| hit.expiry() != seen) {
+            return None;
+        }
+        if self.cache.store.clock.has_passed(expiry) {
+            return self.remove_at(hash, hit.at).then_some(Touched::Done);
+        }
+        let store = &self.cache.store;
+        let guard = self.reader.pin();
+        let bucket = store.index.lock(hash);
+        bucket.find_at(hit.at)?;
+        match store.set_expiry(&guard, hit.at, Expiry::at_s(expiry.seconds())) {
+            true => {
+                self.changed_in_place(hash, key, &hit.item);
+                Some(Touched::Done)
+            }
+            false => Some(Touched::NoRoom),
         }
     }
 }

@@ -63,6 +63,8 @@ pub struct CopyTo<'a> {
     pub head: &'a [u8],
     /// An item that the other key has is replaced.
     pub replaces: bool,
+    /// The item itself goes as soon as it was copied: where there is no room, the copy may take its place.
+    pub moves: bool,
 }
 
 /// What came of copying an item.
@@ -207,7 +209,10 @@ impl Worker {
                 return Copied::TooLarge;
             }
             let of = self.renewed(of);
-            let outcome = self.put(to.key, to.hash, value, &of, expected, None);
+            let mut outcome = self.put(to.key, to.hash, value, &of, expected, None);
+            if outcome == StoreOutcome::NoRoom && to.moves {
+                outcome = self.put_instead((hash, key), (to.hash, to.key), value, &of, expected);
+            }
             self.recycle_old_value(old);
             match outcome {
                 StoreOutcome::Stored { .. } => return Copied::Done,

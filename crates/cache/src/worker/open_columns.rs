@@ -31,9 +31,11 @@ impl Place {
     pub(super) const GENERAL: Place = Place(0);
     /// Chunks have a column of their own, so that large values that arrive slowly pin no more columns than they need.
     pub(super) const CHUNKS: Place = Place(1);
+    /// Where nothing may be evicted and there is no room: what takes the place of an item that is not smaller.
+    pub(super) const REPLACING: Place = Place(2);
     /// Items that expire, and whose class has no place.
-    const EXPIRING: Place = Place(2);
-    const FIRST_CLASS: usize = 3;
+    const EXPIRING: Place = Place(3);
+    const FIRST_CLASS: usize = 4;
 
     /// All places.
     pub(super) fn all() -> impl Iterator<Item = Place> {

@@ -5,6 +5,7 @@
 //! while room is being made.
 
 use super::Worker;
+use super::chain::{Piece, RecordFields};
 use super::open_columns::Place;
 use crate::demoter::{Leaving, SentParts};
 use crate::item_store::Life;
@@ -53,6 +54,9 @@ const ROOM_WAIT_MAX: Duration = Duration::from_secs(1);
 /// So often a waiting writer only yields. After that it sleeps between its looks.
 const ROOM_YIELDS: u32 = 64;
 const ROOM_SLEEP: Duration = Duration::from_micros(50);
+/// By so many bytes a value may be longer than the one in whose place it is stored where there is no room: an
+/// arithmetic command may need as many.
+const REPLACED_GROWS_MAX: usize = 24;
 /// Inserts between two looks at the index's need to grow, and the most buckets that are split at one look.
 const GROW_EVERY: u32 = 32;
 const SPLITS_AT_ONCE: usize = 16;
@@ -148,9 +152,34 @@ impl Worker {
                 return Some(done);
             }
             self.seal_open(place);
-            let open = self.take_column()?;
+            let open = self.take_column(place)?;
             self.open.put(place, open);
         }
+    }
+
+    /// Where nothing may be evicted and there is no room: places an item for which the item of the key `gone` goes, and
+    /// which is not larger, in columns that are kept for that. What dies makes up for them. `None`: it is larger.
+    #[cold]
+    pub(super) fn place_instead(
+        &mut self,
+        gone: (KeyHash, &[u8]),
+        key: &[u8],
+        value: [Piece<'_>; 2],
+        of: &RecordFields,
+    ) -> Option<Location> {
+        let store = &self.cache.store;
+        let [Piece::Bytes(first), Piece::Bytes(second)] = value else { return None };
+        let (bytes, one_piece_max) = (first.len() + second.len(), store.memory.chunk_bytes_max() as usize);
+        if store.leaving.happens() || bytes > one_piece_max {
+            return None;
+        }
+        let gone_bytes = self.peek(gone.0, gone.1)?.value_bytes() as usize + gone.1.len();
+        if key.len() + bytes > gone_bytes + REPLACED_GROWS_MAX {
+            return None;
+        }
+        let expiry = store.namespaces.cap(key, of.expiry, store.clock.now_s());
+        let item = RecordFields { expiry, ..*of }.item(key, [first, second]);
+        self.place_with(Place::REPLACING, Some(key), |open| open.place(&item))
     }
 
     /// The next CAS number.
@@ -159,13 +188,18 @@ impl Worker {
         self.cas_numbers.next(self.cache.store.last_cas())
     }
 
-    /// Takes a free column. If there is none, helps the pass and waits for columns that are on their way back.
-    fn take_column(&mut self) -> Option<OpenColumn> {
+    /// Takes a free column for `place`. If there is none, helps the pass and waits for columns that are on their way
+    /// back.
+    fn take_column(&mut self, place: Place) -> Option<OpenColumn> {
+        let left_free = match place {
+            Place::REPLACING => self.cache.store.reserved_columns(),
+            _ => self.cache.store.columns_not_for_new(),
+        };
         let mut started = None;
         let mut waits = 0;
         loop {
             let cas = self.cas_numbers.base(self.cache.store.last_cas());
-            if let Some(open) = self.cache.store.take_column(self.node, cas, self.counters()) {
+            if let Some(open) = self.cache.store.take_column(self.node, cas, left_free, self.counters()) {
                 if self.cache.store.is_short_of_columns() {
                     self.cache.keeper.wake();
                 }
@@ -199,7 +233,7 @@ impl Worker {
             // Nothing can be reclaimed. If nothing is on its way back either, all columns are pinned or open; unless a
             // slab is being emptied for a lower limit: one that cannot be emptied gives its columns back.
             let is_hopeless = memory.returning_columns() == 0
-                && memory.available_columns() <= store.reserved_columns()
+                && memory.available_columns() <= left_free
                 && memory.releasing_slabs() == 0
                 && !self.cache.levels().waits_for_flash();
             if is_hopeless || is_late {

@@ -5,6 +5,7 @@ mod burst;
 mod edit;
 mod expiry;
 mod frame;
+mod full;
 mod keep;
 mod levels;
 mod levels_stress;

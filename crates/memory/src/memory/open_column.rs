@@ -43,7 +43,7 @@ pub struct NewItem<'a> {
     pub value: [&'a [u8]; 2],
     /// The client's flags. 0 takes no space.
     pub flags: u32,
-    /// When the item expires. `NEVER` takes no space.
+    /// When the item expires. `NEVER` takes no space, unless every record has a word for it.
     pub expiry: Expiry,
     /// The CAS number. It takes space only if it is not within 2^19 above the base of the column.
     pub cas: u64,
@@ -111,8 +111,11 @@ pub struct OpenColumn {
     /// End of the lines that were requested, in bytes from `start`.
     requested: u32,
     inline_value_bytes_max: u32,
-    /// Shorter values are inline, and their records need no check word. 0 in a kept memory.
+    /// Shorter values are inline, and their records need no check word and no word that their fields do not ask for.
+    /// 0 in a kept memory, and where every record has a word for an expiry.
     plain_inline_below: u32,
+    /// Every record has a word for an expiry.
+    always_expiry_word: bool,
     /// Bytes of the check word before each record. `low` is behind that of the next record.
     check_bytes: u32,
     cas_base: u64,
@@ -145,6 +148,8 @@ impl OpenColumn {
     fn new(memory: Memory, id: ColumnId) -> OpenColumn {
         let geometry = memory.geometry();
         let (check_bytes, inline_max) = (memory.inner.check_bytes, geometry.inline_value_bytes_max);
+        let always_expiry_word = memory.inner.always_expiry_word;
+        let is_plain = check_bytes == 0 && !always_expiry_word;
         let start = memory.inner.arena.base().wrapping_add(id.0 as usize * geometry.column_bytes as usize);
         OpenColumn {
             start,
@@ -154,7 +159,8 @@ impl OpenColumn {
             placed_bytes: 0,
             requested: 0,
             inline_value_bytes_max: inline_max,
-            plain_inline_below: if check_bytes == 0 { inline_max + 1 } else { 0 },
+            plain_inline_below: if is_plain { inline_max + 1 } else { 0 },
+            always_expiry_word,
             check_bytes,
             cas_base: memory.column(id).cas_base(),
             last: None,
@@ -200,7 +206,7 @@ impl OpenColumn {
         let value_bytes = item.value[0].len() + item.value[1].len();
         assert!(value_bytes <= VALUE_LENGTH_MAX, "a value of {value_bytes} bytes goes into chunks");
         if value_bytes < self.plain_inline_below as usize {
-            self.place_in(item, value_bytes, true, 0)
+            self.place_in(item, value_bytes, true, 0, false)
         } else {
             self.place_long_or_kept(item, value_bytes)
         }
@@ -209,12 +215,13 @@ impl OpenColumn {
     #[inline(never)]
     fn place_long_or_kept(&mut self, item: &NewItem<'_>, value_bytes: usize) -> Option<Location> {
         let inline = value_bytes <= self.inline_value_bytes_max as usize;
-        let at = self.place_in(item, value_bytes, inline, self.check_bytes)?;
+        let at = self.place_in(item, value_bytes, inline, self.check_bytes, self.always_expiry_word)?;
         self.note_filled(Some(at));
         Some(at)
     }
 
-    /// Places an item, and leaves `check_bytes` behind it for the check word of the next record.
+    /// Places an item, with a word for an expiry if it has one or `with_expiry`, and leaves `check_bytes` behind it for
+    /// the check word of the next record.
     #[inline(always)]
     fn place_in(
         &mut self,
@@ -222,11 +229,13 @@ impl OpenColumn {
         value_bytes: usize,
         inline: bool,
         check_bytes: u32,
+        with_expiry: bool,
     ) -> Option<Location> {
         let layout = if inline { ValueLayout::Inline } else { ValueLayout::Apart };
         let fields =
             Fields { flags: item.flags, expiry: item.expiry, cas: item.cas, parts: item.changed_in_parts };
-        let header = self.header(item.key, layout, value_bytes, &fields);
+        let mut header = self.header(item.key, layout, value_bytes, &fields);
+        header.has_expiry |= with_expiry;
         let at = self.claim(&header, if inline { 0 } else { value_bytes }, item.expiry, check_bytes)?;
         // SAFETY: `claim` gave us the bytes of the record and of the value. `inline` says which of the two
         // sequences of fields below the header counted.

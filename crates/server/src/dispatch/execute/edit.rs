@@ -204,7 +204,7 @@ impl Executor {
         };
         let large = if from.head.is_empty() && to.head.is_empty() { 0 } else { hit.value_bytes() as usize };
         let Some(_charge) = self.charge(large) else { return Copied::NoRoom };
-        let to = CopyTo { key: to.key, hash: to.hash, skip: from.head.len(), head: to.head, replaces };
+        let to = CopyTo { key: to.key, hash: to.hash, skip: from.head.len(), head: to.head, replaces, moves };
         let copied = self.worker.copy(from.hash, from.key, &to);
         if copied == Copied::Done {
             self.worker.counters().cmd_set.add(1);

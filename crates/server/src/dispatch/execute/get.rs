@@ -9,7 +9,7 @@ use crate::dispatch::outcome::{
 use crate::dispatch::output::OUTPUT_SOFT_BYTES;
 use crate::dispatch::progress::{Progress, ValueSource};
 use crate::io::Charge;
-use larder_cache::{Expiry, Found, Hit, KeyHash, Mode, State, Store, StoreOutcome, TagMatch, Value};
+use larder_cache::{Expiry, Found, Hit, KeyHash, Mode, State, Store, StoreOutcome, TagMatch, Touched, Value};
 
 /// Seconds that an item lives which a read created with an expiry in the past: until its first reply is written.
 const CREATED_TTL_S: i64 = 60;
@@ -30,10 +30,8 @@ impl Executor {
             None => self.worker.get(get.hash, get.key),
         };
         match hit {
-            Some(hit) => {
-                self.show(progress, get, &hit, composer);
-                self.touch_if_asked(get);
-            }
+            Some(hit) if get.touch.is_none() => self.show(progress, get, &hit, composer),
+            Some(_) => self.touch_and_get(progress, get, composer),
             None if self.fetches.is_some() => return self.get_from_flash(progress, get, composer),
             None => self.show_miss(progress, get, composer),
         }
@@ -103,10 +101,24 @@ impl Executor {
         }
     }
 
-    /// A new expiry is set after the value was shown: one in the past shows the item once more and then ends it.
-    #[inline]
-    fn touch_if_asked(&mut self, get: &Get<'_>) {
-        if let Some(expiry) = get.touch {
+    /// Sets a new expiry and shows the value of an item that is there. An expiry in the past shows the item once more
+    /// and then ends it; any other is set first, for the client must not hear of a success if it cannot be set.
+    #[cold]
+    #[inline(never)]
+    fn touch_and_get(&mut self, progress: &mut Progress, get: &Get<'_>, composer: impl ComposeGet) {
+        let past = get.touch.filter(|expiry| expiry.is_past(self.clock().now_s()));
+        if let Some(expiry) = get.touch.filter(|_| past.is_none())
+            && self.touch_shown(get.key, get.hash, expiry) == Touched::NoRoom
+        {
+            progress.tries = 0;
+            _ = composer.compose(GetOutcome::NoMemory);
+            return;
+        }
+        match self.worker.peek(get.hash, get.key) {
+            Some(hit) => self.show(progress, get, &hit, composer),
+            None => return self.show_miss(progress, get, composer),
+        }
+        if let Some(expiry) = past {
             self.touch_shown(get.key, get.hash, expiry);
         }
     }
@@ -136,10 +148,8 @@ impl Executor {
         match self.look_on_flash(progress, get.hash, get.key, need) {
             Looked::Waits => return false,
             Looked::Promoted => match self.worker.get(get.hash, get.key) {
-                Some(hit) => {
-                    self.show(progress, get, &hit, composer);
-                    self.touch_if_asked(get);
-                }
+                Some(hit) if get.touch.is_none() => self.show(progress, get, &hit, composer),
+                Some(_) => self.touch_and_get(progress, get, composer),
                 None => self.show_miss(progress, get, composer),
             },
             Looked::Found(found, charge) => self.show_from_flash(progress, get, found, charge, composer),
@@ -217,6 +227,18 @@ impl Executor {
             counters.cmd_get.add(1);
             if missing.is_some() { &counters.get_misses } else { &counters.get_hits }.add(1);
         }
+        let (state, expiry) = (hit.item.state(), hit.expiry());
+        // As for a plain read: one in the past is set after the item was shown, and any other before.
+        let touch = new_expiry(read, created, expiry);
+        let past = touch.filter(|expiry| expiry.is_past(self.clock().now_s()));
+        let hit = match touch.filter(|_| past.is_none()) {
+            None => Ok(hit),
+            Some(expiry) => self.touch_before(key, hash, expiry),
+        };
+        let hit = match hit {
+            Ok(hit) => hit,
+            Err(refused) => return drop(compose(Outcome::Read(refused))),
+        };
         let cas = if read.with_cas { self.shown_cas(hit.cas()) } else { 0 };
         let wants_value = match read.value {
             ValueWanted::No => false,
@@ -231,18 +253,9 @@ impl Executor {
             };
             (value, source) = (Some(shown.0), shown.1);
         }
-        let (state, expiry) = (hit.item.state(), hit.expiry());
         let is_stale = state.has(State::STALE);
         let token_taken = state.has(State::TOKEN_SENT) && !created;
-        let wants_token = match read.recache {
-            Recache::Never => false,
-            recache => is_stale || wants_recache(recache, expiry),
-        };
-        let token_won = created || (!token_taken && wants_token && self.worker.claim_token(hash, key));
-        if token_won && !created {
-            // The client fetches the value now, whether there is an old one or none.
-            self.worker.note_miss(hash, key);
-        }
+        let token_won = created || (!token_taken && self.wins_token(read, is_stale, expiry));
         if !read.leaves_no_trace {
             self.worker.note_fetch(&hit);
         }
@@ -262,10 +275,36 @@ impl Executor {
             token_won,
         })));
         progress.send(source, tail);
-        // Set after the item was shown, as for a plain read.
-        if let Some(expiry) = new_expiry(read, created, expiry) {
+        if let Some(expiry) = past {
             self.touch_shown(key, hash, expiry);
         }
+    }
+
+    /// Sets the expiry of an item before it is shown.
+    fn touch_before(
+        &mut self,
+        key: &[u8],
+        hash: KeyHash,
+        expiry: Expiry,
+    ) -> Result<Hit<'_>, ReadOutcome<'static>> {
+        if self.touch_shown(key, hash, expiry) == Touched::NoRoom {
+            return Err(ReadOutcome::NoMemoryToShow);
+        }
+        self.worker.peek(hash, key).ok_or(ReadOutcome::Miss)
+    }
+
+    /// Whether the client gets the token of an item that nobody has it of.
+    fn wins_token(&self, read: &Read<'_>, is_stale: bool, expiry: Expiry) -> bool {
+        let wants = match read.recache {
+            Recache::Never => false,
+            recache => is_stale || wants_recache(recache, expiry),
+        };
+        let wins = wants && self.worker.claim_token(read.hash, read.key);
+        if wins {
+            // The client fetches the value now, whether there is an old one or none.
+            self.worker.note_miss(read.hash, read.key);
+        }
+        wins
     }
 
     /// Creates an empty item whose token the caller holds. Returns whether this call created it. The item lives long
@@ -297,7 +336,7 @@ impl Executor {
     }
 }
 
-/// The expiry that an item gets after it was shown, if it gets another. `shown` = the one it was shown with.
+/// The expiry that an item gets, if it gets another. `shown` = the one it is shown with.
 fn new_expiry(read: &Read<'_>, created: bool, shown: Expiry) -> Option<Expiry> {
     match (&read.create, created) {
         (Some(create), true) if read.touch.is_some() || create.final_expiry != shown => {

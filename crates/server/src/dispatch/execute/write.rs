@@ -125,9 +125,9 @@ impl Executor {
     }
 
     /// Sets the expiry of an item that was shown, if it was there: reading it left its trace already.
-    pub(super) fn touch_shown(&mut self, key: &[u8], hash: KeyHash, expiry: Expiry) {
+    pub(super) fn touch_shown(&mut self, key: &[u8], hash: KeyHash, expiry: Expiry) -> Touched {
         let touched = self.worker.set_expiry(hash, key, expiry);
-        self.count_touch(touched);
+        self.count_touch(touched)
     }
 
     fn count_touch(&self, touched: Touched) -> Touched {

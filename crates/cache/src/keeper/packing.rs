@@ -1,0 +1,124 @@
+//! Where nothing may be evicted: live items are moved together, so that dead bytes become room for writers again.
+//!
+//! The columns with the most to gain are emptied first, into one column for items of all lifetimes. When all columns
+//! with something to gain were emptied, all live items stand together, but for what is left over at the ends of
+//! columns. So a write is refused only when less is dead than [`needed_bytes`].
+
+use crate::item_store::ItemStore;
+use crate::ranking::Candidate;
+use crate::selector::movable;
+use larder_memory::ColumnId;
+use std::cmp::Reverse;
+use std::time::{Duration, Instant};
+
+/// A writer that waits has columns packed together while this share of the used bytes can be gained, or a column and a
+/// quarter if that is more. To gain one column, 512 are emptied at most.
+const WAITED_FOR_SHARE: u64 = 512;
+/// The keeper packs columns together before a writer waits, while this share can be gained.
+const AHEAD_SHARE: u64 = 16;
+/// A column that was sealed with more than an eighth of it free had more room than a record takes.
+const LEFT_OVER_SHARE: u64 = 8;
+/// A look at all columns that takes longer than 100 microseconds is repeated after 20 times as long, or at once when a
+/// column's worth has died.
+const QUICK_LOOK: Duration = Duration::from_micros(100);
+const LOOK_TIMES: u32 = 20;
+
+/// For whom columns are packed together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum PackedFor {
+    /// A writer that found no column.
+    Writer,
+    /// Writers to come.
+    Later,
+}
+
+/// Which columns are packed together next.
+#[derive(Default)]
+pub(super) struct Packing {
+    /// The columns, with their births and what can be gained of them; the one with the most is last.
+    next: Vec<(u64, ColumnId, u64)>,
+    /// What could be gained of all columns at the last look.
+    gain_bytes: u64,
+    looked: Option<Look>,
+}
+
+/// The last look at all columns.
+struct Look {
+    at: Instant,
+    took: Duration,
+    /// Bytes that had died or expired by then.
+    gone_bytes: u64,
+}
+
+/// What has to be gained at least, of columns of which so much can be gained, so that emptying them pays.
+fn needed_bytes(store: &ItemStore, wanted: PackedFor) -> u64 {
+    let column_bytes = store.column_bytes();
+    let share = match wanted {
+        PackedFor::Writer => WAITED_FOR_SHARE,
+        PackedFor::Later => AHEAD_SHARE,
+    };
+    (store.used_bytes() / share).max(column_bytes + column_bytes / 4)
+}
+
+/// What emptying a column would gain, if it can be emptied.
+fn gain(store: &ItemStore, column: ColumnId) -> Option<u64> {
+    let Candidate::Ready(found) = movable(store, column) else { return None };
+    let used_bytes = u64::from(store.memory.column(column).used_bytes());
+    let left_over = found.column_bytes.saturating_sub(used_bytes);
+    let free_bytes = if left_over * LEFT_OVER_SHARE > found.column_bytes { left_over } else { 0 };
+    Some(used_bytes.saturating_sub(found.live_bytes) + free_bytes).filter(|gain| *gain > 0)
+}
+
+impl Packing {
+    /// Whether enough can be gained, where `open_bytes` are free in the column that is being filled.
+    pub(super) fn pays(&mut self, store: &ItemStore, wanted: PackedFor, open_bytes: u64) -> bool {
+        let needed = needed_bytes(store, wanted);
+        if self.gain_bytes + open_bytes < needed {
+            self.look(store);
+        }
+        self.gain_bytes + open_bytes >= needed
+    }
+
+    /// Looks at all columns, unless that was done a moment ago and little has died since.
+    fn look(&mut self, store: &ItemStore) {
+        let gone_bytes = store.counters.died_bytes() + store.over_bytes();
+        let is_known = self.looked.as_ref().is_some_and(|look| {
+            look.took > QUICK_LOOK
+                && look.at.elapsed() < LOOK_TIMES * look.took
+                && gone_bytes.saturating_sub(look.gone_bytes) < store.column_bytes()
+        });
+        if is_known {
+            return;
+        }
+        let at = Instant::now();
+        self.next.clear();
+        for column in (0..store.memory.columns_mapped()).map(ColumnId) {
+            if let Some(gain) = gain(store, column) {
+                self.next.push((gain, column, store.memory.column(column).birth()));
+            }
+        }
+        // Of equal ones the first goes first.
+        self.next.sort_unstable_by_key(|&(gain, column, _)| (gain, Reverse(column)));
+        self.gain_bytes = self.next.iter().map(|(gain, ..)| gain).sum();
+        self.looked = Some(Look { at, took: at.elapsed(), gone_bytes });
+    }
+
+    /// The next column. The caller empties it, or gives it back.
+    pub(super) fn next(&mut self, store: &ItemStore) -> Option<ColumnId> {
+        while let Some((gain_before, column, birth)) = self.next.pop() {
+            self.gain_bytes = self.gain_bytes.saturating_sub(gain_before);
+            if store.memory.column(column).birth() == birth && gain(store, column).is_some() {
+                return Some(column);
+            }
+        }
+        None
+    }
+
+    /// A column could not be emptied now, for there was no column to move its items to.
+    pub(super) fn give_back(&mut self, store: &ItemStore, column: ColumnId) {
+        if let Some(gain) = gain(store, column) {
+            self.next.push((gain, column, store.memory.column(column).birth()));
+            self.gain_bytes += gain;
+        }
+    }
+}
