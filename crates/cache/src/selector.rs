@@ -402,6 +402,11 @@ impl Selector {
         self.policy.judge(queue, items, bounds, verdicts);
     }
 
+    /// Tells the policy of items that stay although it judged them to be evicted.
+    pub(crate) fn spare<'a>(&mut self, queue: Queue, items: impl Iterator<Item = &'a Judged>) {
+        items.for_each(|item| self.policy.spare(queue, item));
+    }
+
     /// Hands a page of references to the policy, which may sample items of the cache at random.
     pub(crate) fn refer(&mut self, references: &[Reference], store: &ItemStore, guard: Guard<'_>) {
         let mut sampler = IndexSampler::new(store, guard, &mut self.random);

@@ -33,13 +33,37 @@ const EXPIRES_SOON_S: u32 = 3600;
 pub(super) struct Pass {
     reader: Reader,
     survivors: Survivors,
-    keep_limit: KeepLimit,
-    /// Records of the present column. The three vectors are kept for their memory.
+    /// Records of the present column. The vectors are kept for their memory.
     met: Vec<Met>,
     judged: Vec<Judged>,
+    judgement: Judgement,
+}
+
+/// What is to become of the live items of a column.
+#[derive(Default)]
+struct Judgement {
+    keep_limit: KeepLimit,
     verdicts: Vec<Verdict>,
     /// What shares have to do with the live items; empty if nothing.
     shares: Vec<Share>,
+    unfinished: Option<Unfinished>,
+}
+
+/// A column that was judged, and for some of whose items there was no room: the policy is not asked about it again, for
+/// it would remember the same items as evicted twice.
+struct Unfinished {
+    column: ColumnId,
+    birth: u64,
+    /// The policy's verdicts, in the order of the locations.
+    verdicts: Vec<(Location, Verdict)>,
+}
+
+impl Unfinished {
+    /// The verdict on a live item, which was judged then.
+    fn verdict(&self, at: Location) -> Verdict {
+        let known = self.verdicts.binary_search_by_key(&at.bits(), |(at, _)| at.bits());
+        known.map_or(Verdict::Evict, |nth| self.verdicts[nth].1)
+    }
 }
 
 /// What the shares of namespaces have to do with an item.
@@ -90,11 +114,9 @@ impl Pass {
         Pass {
             reader,
             survivors: Survivors::default(),
-            keep_limit: KeepLimit::default(),
             met: Vec::new(),
             judged: Vec::new(),
-            verdicts: Vec::new(),
-            shares: Vec::new(),
+            judgement: Judgement::default(),
         }
     }
 
@@ -139,6 +161,9 @@ impl Pass {
         let worked_before = slice.worked();
         self.reader.online();
         let emptied = self.empty_column(levels, selector, victim, slice, counters);
+        if emptied == Emptied::NoRoom && victim.may_evict {
+            self.judgement.keep(store, victim.column, &self.met);
+        }
         if emptied == Emptied::Yes {
             store.memory.retire(victim.column);
             counters.columns_reclaimed.add(1);
@@ -156,14 +181,14 @@ impl Pass {
         slice: &mut TimeSlice,
         counters: &Counters,
     ) -> Emptied {
-        let Pass { reader, survivors, keep_limit, met, judged, verdicts, shares } = self;
+        let Pass { reader, survivors, met, judged, judgement } = self;
         let (store, column, may_evict) = (levels.store, victim.column, victim.may_evict);
         let guard = reader.pin();
         if !meet(store, &guard, column, met, judged) {
             return Emptied::Refused;
         }
-        verdicts.clear();
-        shares.clear();
+        judgement.verdicts.clear();
+        judgement.shares.clear();
         // The policy remembers an item that it judged to be evicted. Where no item can leave now, it is not asked.
         if may_evict && !judged.is_empty() && !levels.can_evict() {
             return Emptied::NoRoom;
@@ -174,22 +199,19 @@ impl Pass {
             if store.namespaces.are_on() {
                 let standings = store.namespaces.standings(store.memory.limit_bytes());
                 let live = met.iter().filter(|met| matches!(met.kind, MetKind::Live(_)));
-                shares.extend(live.map(|met| Share::of(&standings, guard.item(met.at).key())));
+                judgement.shares.extend(live.map(|met| Share::of(&standings, guard.item(met.at).key())));
             }
             // The policy is not asked about a column that stays: it would remember items as evicted that are not.
             if victim.may_stay()
                 && queue == Queue::Probation
-                && is_full_of_spared(judged, shares, column_bytes)
+                && is_full_of_spared(judged, &judgement.shares, column_bytes)
             {
                 return Emptied::Shared;
             }
-            let keep_bytes_max = keep_limit.keep_bytes_max(column_bytes);
-            selector.judge(store, queue, judged, ColumnBounds { column_bytes, keep_bytes_max }, verdicts);
-            heed_shares(verdicts, shares);
-            let kept = judged.iter().zip(verdicts.iter()).filter(|(_, verdict)| **verdict != Verdict::Evict);
-            keep_limit.note_kept(kept.map(|(item, _)| u64::from(item.bytes)).sum(), column_bytes);
+            judgement.decide(store, selector, column, met, judged);
         } else {
-            verdicts.extend(judged.iter().map(|item| Verdict::Keep { warmth: item.warmth }));
+            let kept = judged.iter().map(|item| Verdict::Keep { warmth: item.warmth });
+            judgement.verdicts.extend(kept);
         }
         // Items that a policy kept go on to the main queue. Items that were only moved stay in their own.
         let to = match may_evict {
@@ -218,10 +240,10 @@ impl Pass {
                     let nth = nth as usize;
                     // What a share alone keeps goes to the end of probation. Were it to stay in the main queue, a
                     // policy that finds that queue too long would meet it again and again, and gain nothing.
-                    let share = shares.get(nth).copied().unwrap_or_default();
+                    let share = judgement.shares.get(nth).copied().unwrap_or_default();
                     settle.to = if share.is_spared { MovesTo::Queue(Queue::Probation) } else { to };
                     settle.is_kept = share.is_kept && victim.heeds_shares;
-                    settle.item(met, verdicts[nth])
+                    settle.item(met, judgement.verdicts[nth])
                 }
             };
             match settled {
@@ -282,6 +304,53 @@ impl Pass {
     /// Gives up columns that were taken for hot items and hold none.
     pub(super) fn give_up_hot(&mut self, store: &ItemStore, selector: &mut Selector) {
         self.survivors.give_up_hot(store, |column| selector.sealed(store, column));
+    }
+}
+
+impl Judgement {
+    /// Asks the policy about the items of a column, and heeds shares. What was asked before, and found no room, is not
+    /// asked again.
+    fn decide(
+        &mut self,
+        store: &ItemStore,
+        selector: &mut Selector,
+        column: ColumnId,
+        met: &[Met],
+        judged: &[Judged],
+    ) {
+        let Judgement { keep_limit, verdicts, shares, unfinished } = self;
+        let (birth, column_bytes) = (store.memory.column(column).birth(), store.column_bytes());
+        if let Some(known) = unfinished.take_if(|known| (known.column, known.birth) == (column, birth)) {
+            let live = met.iter().filter(|met| matches!(met.kind, MetKind::Live(_)));
+            verdicts.extend(live.map(|met| known.verdict(met.at)));
+            return heed_shares(verdicts, shares);
+        }
+        let queue = queue_of(store, column);
+        let bounds = ColumnBounds { column_bytes, keep_bytes_max: keep_limit.keep_bytes_max(column_bytes) };
+        selector.judge(store, queue, judged, bounds, verdicts);
+        heed_shares(verdicts, shares);
+        let spared = judged.iter().zip(shares.iter()).filter(|(_, share)| share.is_spared);
+        selector.spare(queue, spared.map(|(item, _)| item));
+        let kept = judged.iter().zip(verdicts.iter()).filter(|(_, verdict)| **verdict != Verdict::Evict);
+        keep_limit.note_kept(kept.map(|(item, _)| u64::from(item.bytes)).sum(), column_bytes);
+    }
+
+    /// Keeps the verdicts on the items of a column, for some of which there was no room.
+    fn keep(&mut self, store: &ItemStore, column: ColumnId, met: &[Met]) {
+        if self.verdicts.is_empty() {
+            return;
+        }
+        let live = met.iter().filter_map(|met| match met.kind {
+            MetKind::Live(nth) => {
+                let is_spared = self.shares.get(nth as usize).is_some_and(|share| share.is_spared);
+                Some((met.at, if is_spared { Verdict::Evict } else { self.verdicts[nth as usize] }))
+            }
+            _ => None,
+        });
+        let mut verdicts: Vec<_> = live.collect();
+        verdicts.sort_unstable_by_key(|(at, _)| at.bits());
+        let birth = store.memory.column(column).birth();
+        self.unfinished = Some(Unfinished { column, birth, verdicts });
     }
 }
 
@@ -559,5 +628,89 @@ fn place_copy(open: &mut OpenColumn, item: &Item<'_>) -> Option<Location> {
         Value::Chunked { total, first } => {
             open.place_chunked(&NewChunked { key, total, first, flags, expiry, cas, state, changed_in_parts })
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache_options::CacheOptions;
+    use crate::keeper::time_slice::Pace;
+    use crate::ranking::Candidate;
+    use crate::temperature::{Residents, Temperature, TemperatureStats};
+    use larder_memory::{NodeId, PagesWanted};
+    use larder_temperature::Reference;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// A policy that keeps everything, and counts how often it is asked.
+    struct Asked(Arc<AtomicUsize>);
+
+    impl Temperature for Asked {
+        fn sealed(&mut self, _: ColumnId, _: u64, _: Queue) {}
+        fn victim(&mut self, _: &mut dyn FnMut(ColumnId, u64) -> Candidate) -> Option<ColumnId> {
+            None
+        }
+        fn put_back(&mut self, _: ColumnId, _: u64, _: Queue) {}
+        fn judge(&mut self, _: Queue, items: &[Judged], _: ColumnBounds, verdicts: &mut Vec<Verdict>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            verdicts.extend(items.iter().map(|_| Verdict::Keep { warmth: 1 }));
+        }
+        fn refer(&mut self, _: &[Reference], _: &mut dyn Residents) {}
+        fn wanted_below(&self) -> u32 {
+            0
+        }
+        fn fit(&mut self, _: u64) {}
+        fn bytes_for(&self, _: u64) -> u64 {
+            0
+        }
+        fn columns(&self) -> usize {
+            0
+        }
+        fn forget_gone(&mut self, _: &mut dyn FnMut(ColumnId, u64) -> Candidate) {}
+        fn stats(&self) -> TemperatureStats {
+            TemperatureStats::default()
+        }
+    }
+
+    #[test]
+    fn a_column_for_whose_items_there_was_no_room_is_judged_once() {
+        let options = CacheOptions {
+            limit_bytes: 8 << 20,
+            workers: 1,
+            pages: PagesWanted::Small,
+            column_bytes: Some(32 << 10),
+            ..CacheOptions::default()
+        };
+        let store = ItemStore::new(&options, None, 0).expect("a small store can be made");
+        let take = || store.take_column_near(NodeId::default(), 1);
+        let mut open = take().expect("a free column");
+        for number in 0..20u32 {
+            let key = number.to_le_bytes();
+            let value: [&[u8]; 2] = [b"value", b""];
+            let (expiry, state) = (Expiry::NEVER, State::at(2, 0));
+            let item = NewItem { key: &key, value, flags: 0, expiry, cas: 1, state, changed_in_parts: false };
+            let at = open.place(&item).expect("it has room");
+            store.index.lock(store.hasher.hash(&key)).insert(at, 0).expect("it has room");
+        }
+        let column = open.seal_at(2);
+        // A reader holds up the last column that is on its way back.
+        let mut others: Vec<_> = std::iter::from_fn(take).collect();
+        let mut reader = store.memory.register();
+        store.memory.retire(others.pop().expect("there were more").seal_at(2));
+        let asked = Arc::new(AtomicUsize::new(0));
+        let mut selector = Selector::new(Box::new(Asked(asked.clone())));
+        let mut pass = Pass::new(store.memory.register());
+        let levels = Levels { store: &store, demoter: None };
+        let mut empty = || {
+            store.memory.recycle();
+            let victim = Selector::chosen_by_caller(column, true);
+            pass.empty(levels, &mut selector, victim, &mut TimeSlice::begin(Pace::Hurried))
+        };
+        assert_eq!([empty(), empty()], [Emptied::NoRoom; 2]);
+        reader.offline();
+        assert_eq!(empty(), Emptied::Yes);
+        assert_eq!(asked.load(Ordering::Relaxed), 1);
+        assert_eq!(store.index.len(), 20, "all were moved");
     }
 }

@@ -128,6 +128,9 @@ pub trait Temperature: Send {
     /// `bounds`.
     fn judge(&mut self, queue: Queue, items: &[Judged], bounds: ColumnBounds, verdicts: &mut Vec<Verdict>);
 
+    /// An item that was judged to be evicted stays all the same.
+    fn spare(&mut self, _queue: Queue, _item: &Judged) {}
+
     /// Judges by `worth` from now on. Without an effect on a policy that knows neither sizes nor penalties.
     fn set_worth(&mut self, _worth: WorthOptions) {}
 

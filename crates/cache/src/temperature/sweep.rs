@@ -233,6 +233,15 @@ impl Temperature for Sweep {
         }
     }
 
+    fn spare(&mut self, queue: Queue, item: &Judged) {
+        // The newest one, which `judge` has pushed.
+        self.ghost.take(item.hash);
+        match queue {
+            Queue::Probation => self.stats.evicted_probation -= 1,
+            Queue::Main => self.stats.evicted_main -= 1,
+        }
+    }
+
     fn set_worth(&mut self, worth: WorthOptions) {
         self.appraisal.set_options(worth);
     }

@@ -82,6 +82,19 @@ fn an_item_that_was_evicted_lately_is_kept_when_it_comes_back() {
 }
 
 #[test]
+fn an_item_that_was_to_go_and_was_spared_is_not_known_as_evicted() {
+    let mut sweep = Sweep::by_entry();
+    sweep.fit(1000);
+    for queue in [Queue::Probation, Queue::Main] {
+        assert_eq!(verdicts(&mut sweep, queue, &[item(7, 0)]), [Verdict::Evict]);
+        sweep.spare(queue, &item(7, 0));
+    }
+    assert_eq!(verdicts(&mut sweep, Queue::Probation, &[item(7, 0)]), [Verdict::Evict]);
+    let stats = sweep.stats();
+    assert_eq!((stats.ghost_hits, stats.evicted_probation, stats.evicted_main), (0, 1, 0));
+}
+
+#[test]
 fn what_is_kept_about_an_item_is_small() {
     let shadows_bytes = Sweep::by_entry().bytes_for(0);
     for items in [1_000_000, 10_000_000] {
