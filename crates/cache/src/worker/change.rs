@@ -173,9 +173,10 @@ impl Worker {
     ) -> StoreOutcome {
         let Some(new) = self.place_instead(gone, key, value, of) else { return StoreOutcome::NoRoom };
         match self.publish(hash, key, expected, new, None) {
-            Published::Done => {
-                StoreOutcome::Stored { cas: of.cas, value_bytes: (value[0].length() + value[1].length()) as u32 }
-            }
+            Published::Done => StoreOutcome::Stored {
+                cas: of.cas,
+                value_bytes: (value[0].length() + value[1].length()) as u32,
+            },
             Published::Full => StoreOutcome::NoRoom,
             Published::Changed => StoreOutcome::Exists,
         }

@@ -204,11 +204,7 @@ impl Executor {
         }
         // Another client may create the item first: then it is there, with its token given away.
         let created = missing.is_some_and(|create| self.create(key, hash, create));
-        // What was missing is shown, but was not used.
-        let hit = match read.leaves_no_trace || missing.is_some() {
-            true => self.worker.peek(hash, key),
-            false => self.worker.get(hash, key),
-        };
+        let hit = self.read_item(read, missing.is_some());
         let counters = self.worker.counters();
         self.count_for_namespace(key, hit.is_some() && missing.is_none());
         let Some(hit) = hit else {
@@ -233,11 +229,17 @@ impl Executor {
         let past = touch.filter(|expiry| expiry.is_past(self.clock().now_s()));
         let hit = match touch.filter(|_| past.is_none()) {
             None => Ok(hit),
-            Some(expiry) => self.touch_before(key, hash, expiry),
+            Some(expiry) if self.touch_shown(key, hash, expiry) == Touched::NoRoom => {
+                Err(ReadOutcome::NoMemoryToShow)
+            }
+            Some(_) => self.worker.peek(hash, key).ok_or(ReadOutcome::Miss),
         };
         let hit = match hit {
             Ok(hit) => hit,
-            Err(refused) => return drop(compose(Outcome::Read(refused))),
+            Err(refused) => {
+                compose(Outcome::Read(refused));
+                return;
+            }
         };
         let cas = if read.with_cas { self.shown_cas(hit.cas()) } else { 0 };
         let wants_value = match read.value {
@@ -253,9 +255,8 @@ impl Executor {
             };
             (value, source) = (Some(shown.0), shown.1);
         }
-        let is_stale = state.has(State::STALE);
         let token_taken = state.has(State::TOKEN_SENT) && !created;
-        let token_won = created || (!token_taken && self.wins_token(read, is_stale, expiry));
+        let token_won = created || (!token_taken && self.wins_token(read, state, expiry));
         if !read.leaves_no_trace {
             self.worker.note_fetch(&hit);
         }
@@ -270,7 +271,7 @@ impl Executor {
             idle_s: state.idle_s(self.clock().now_s()),
             penalty: hit.penalty(),
             binary_key: state.has(State::BINARY_KEY),
-            is_stale,
+            is_stale: state.has(State::STALE),
             token_taken,
             token_won,
         })));
@@ -280,24 +281,20 @@ impl Executor {
         }
     }
 
-    /// Sets the expiry of an item before it is shown.
-    fn touch_before(
-        &mut self,
-        key: &[u8],
-        hash: KeyHash,
-        expiry: Expiry,
-    ) -> Result<Hit<'_>, ReadOutcome<'static>> {
-        if self.touch_shown(key, hash, expiry) == Touched::NoRoom {
-            return Err(ReadOutcome::NoMemoryToShow);
+    /// The item that is read. What was missing is shown, but was not used.
+    #[inline]
+    fn read_item(&self, read: &Read<'_>, was_missing: bool) -> Option<Hit<'_>> {
+        match read.leaves_no_trace || was_missing {
+            true => self.worker.peek(read.hash, read.key),
+            false => self.worker.get(read.hash, read.key),
         }
-        self.worker.peek(hash, key).ok_or(ReadOutcome::Miss)
     }
 
     /// Whether the client gets the token of an item that nobody has it of.
-    fn wins_token(&self, read: &Read<'_>, is_stale: bool, expiry: Expiry) -> bool {
+    fn wins_token(&self, read: &Read<'_>, state: State, expiry: Expiry) -> bool {
         let wants = match read.recache {
             Recache::Never => false,
-            recache => is_stale || wants_recache(recache, expiry),
+            recache => state.has(State::STALE) || wants_recache(recache, expiry),
         };
         let wins = wants && self.worker.claim_token(read.hash, read.key);
         if wins {
