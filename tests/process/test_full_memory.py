@@ -183,7 +183,8 @@ class Model:
         assert self.connection.exactly(int(words[1]) + 2) == value + b"\r\n"
         shown = int(next(word for word in words[2:] if word[:1] == b"t")[1:])
         # A part of a second counts as one, and the clock is read once a second.
-        assert shown == -1 if ttl < 0 else ttl - 600 < shown <= ttl + 2, "%r expires in %d, not in %d" % (key, shown, ttl)
+        is_right = shown == -1 if ttl < 0 else ttl - 600 < shown <= ttl + 2
+        assert is_right, "%r expires in %d, not in %d" % (key, shown, ttl)
 
     def step(self):
         """One command."""

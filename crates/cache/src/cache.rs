@@ -386,7 +386,7 @@ impl Cache {
 
     /// `cache_memlimit`: a new limit in bytes. The keeper gives back columns beyond it. Returns whether the limit was
     /// taken. It can go up to what was reserved at the start, and down to 8 MiB, or to what leaves columns beside the
-    /// index and the bookkeeping, which do not shrink.
+    /// index, which shrinks with the number of items, and the bookkeeping.
     pub fn set_limit(&self, bytes: u64) -> bool {
         let limits = &self.store.limits;
         let budget = limits.budget_for(bytes).filter(|budget| self.store.leaves_columns(budget));

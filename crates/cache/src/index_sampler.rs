@@ -35,7 +35,7 @@ impl Residents for IndexSampler<'_> {
             while locations.len() < PREFETCHED_TOGETHER && looks > 0 {
                 looks -= 1;
                 let bucket = self.random.below(buckets);
-                self.store.index.walk(bucket, &mut |entry| {
+                self.store.index.entries_at(bucket, &mut |entry| {
                     self.guard.prefetch(entry.location);
                     locations.push(entry.location);
                 });

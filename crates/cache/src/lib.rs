@@ -96,7 +96,7 @@ pub use larder_allocation::{
 };
 pub use larder_curve::{Point as CurvePoint, SampledCurve};
 pub use larder_flash::{Commit, Flash, Found, Listed as ListedOnFlash, Stamp};
-pub use larder_index::{BucketPosition, LookupStage, SubBucketPosition, TagMatch};
+pub use larder_index::{BucketPosition, CURSOR_BITS, LookupStage, SubBucketPosition, TagMatch};
 pub use larder_item::{Expiry, FOLDED_KEY_BYTES, KEY_BYTES_MAX, KeyHash, Location, PrefixesFull, State};
 #[cfg(not(any(miri, loom)))]
 pub use larder_memory::check_keep_path;

@@ -31,14 +31,15 @@ pub(crate) fn settle_flash(store: &ItemStore, demoter: &Demoter, write: bool) ->
     let mut reader = store.memory.register();
     let mut locations = Vec::new();
     for warmth in 0..=WARMTH_MAX {
-        let mut bucket = Some(0);
-        while let Some(at) = bucket {
+        let mut cursor = Some(0);
+        while let Some(at) = cursor {
             locations.clear();
-            bucket = store.index.walk(at, &mut |entry| {
+            let walked = store.index.walk(at, &mut |entry| {
                 if entry.warmth == warmth {
                     locations.push(entry.location);
                 }
             });
+            cursor = walked.next;
             let guard = reader.pin();
             for &at in &locations {
                 save.settle(&guard, at);

@@ -1,8 +1,8 @@
 //! The one place that chooses which column goes next.
 //!
-//! Every route but one asks [`Selector::next`] for its victims: the keeper's pass, a writer that helps the pass, and the
-//! search for sparse columns before fresh memory is taken. A cache that may not evict (`-M`) packs columns together, in
-//! an order of its own (`keeper/packing.rs`). What differs is the [`Need`] of the search:
+//! Every route but one asks [`Selector::next`] for its victims: the keeper's pass, a writer that helps the pass, and
+//! the search for sparse columns before fresh memory is taken. A cache that may not evict (`-M`) packs columns
+//! together, in an order of its own (`keeper/packing.rs`). What differs is the [`Need`] of the search:
 //!
 //! | need | candidates | threshold | what the pass may do |
 //! |---|---|---|---|
@@ -435,8 +435,8 @@ fn is_some_over(store: &ItemStore) -> bool {
     store.over_bytes() > store.used_bytes() / SOME_OVER_SHARE
 }
 
-/// A column could not be emptied: unless that is because of a pin, which passes, for it means that a large value is being
-/// sent, it is not tried again.
+/// A column could not be emptied: unless that is because of a pin, which passes, for it means that a large value is
+/// being sent, it is not tried again.
 pub(crate) fn note_unmovable(store: &ItemStore, column: ColumnId) {
     if !store.memory.column(column).is_pinned() {
         store.memory.column(column).group.fetch_or(HOLDS_UNMOVABLE, Ordering::Relaxed);

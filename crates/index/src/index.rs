@@ -7,9 +7,10 @@
 //!      +-------------+--------------------------------------+-----------------+
 //! ```
 //!
-//! There are `n` buckets, and `n` is any number. Let `m` be the power of two at or above `n`. The bucket of a hash
-//! is given by its low bits: modulo `m`, or modulo `m / 2` if the former bucket does not exist yet. Growth from `n`
-//! to `n + 1` buckets moves entries from one bucket to the new one and touches no other bucket (see `grow`).
+//! There are `n` buckets, and `n` is any number. Let `m` be the power of two at or above `n`. The bucket of a hash is
+//! given by its low bits: modulo `m`, or modulo `m / 2` if the former bucket does not exist yet. Growth from `n` to
+//! `n + 1` buckets moves entries from one bucket to the new one and touches no other bucket (see `grow`), and the way
+//! back moves them back (see `shrink`).
 
 use crate::bucket::{Bucket, MAIN_ENTRIES, WRITER, sub_for, subs, tag_matches};
 use crate::count::Count;
@@ -18,7 +19,6 @@ use crate::holds_key::HoldsKey;
 use crate::pool::{Pool, touched};
 use crate::region::{HUGE_PAGE_BYTES, Region};
 use crate::shim::{AtomicBool, AtomicU64, pause};
-use crate::snapshot::Snapshot;
 use crate::sub_bucket::SubBucket;
 use larder_item::{KeyHash, Location};
 use std::io;
@@ -27,6 +27,8 @@ use std::sync::atomic::Ordering;
 pub(crate) mod batch;
 mod grow;
 pub(crate) mod guard;
+pub(crate) mod shrink;
+pub(crate) mod walk;
 
 /// Most buckets an index can have, as a power of two: 1 TiB of cache lines, a hundred billion entries at six per
 /// bucket.
@@ -76,8 +78,8 @@ impl Default for IndexOptions {
 #[repr(C)]
 pub struct Index {
     main: Region<Bucket>,
-    /// Buckets in use. Only `grow` writes the number, and only while it holds the writer bits of both buckets of a
-    /// split.
+    /// Buckets in use. Only `grow` and `shrink` write the number, and only while they hold the writer bits of both
+    /// buckets of a split or a merge.
     buckets: AtomicU64,
     pool: Pool,
     format: Format,
@@ -103,10 +105,18 @@ struct Growth {
     /// A thread found the index too full. This is a hint: it may be late, and it may be set while growth is at its
     /// limit.
     wanted: AtomicBool,
-    /// A thread is splitting buckets.
+    /// A thread is splitting or merging buckets, or gives memory back.
     busy: AtomicBool,
     /// Growth stops at this number of buckets.
     limit: AtomicU64,
+    /// The index does not shrink below this number of buckets.
+    least: u64,
+    /// The number of buckets whose memory was touched, and not given back.
+    touched: AtomicU64,
+    /// How often buckets were split, in batches.
+    splits: AtomicU64,
+    /// While sub-buckets are packed together: those of the buckets before this one are.
+    packed: AtomicU64,
 }
 
 impl Index {
@@ -142,6 +152,10 @@ impl Index {
                 wanted: AtomicBool::new(false),
                 busy: AtomicBool::new(false),
                 limit: AtomicU64::new(buckets_max),
+                least: 1 << buckets_log2,
+                touched: AtomicU64::new(1 << buckets_log2),
+                splits: AtomicU64::new(0),
+                packed: AtomicU64::new(0),
             },
             count: Count::new(),
             collapsed: huge.then(Collapsed::default),
@@ -156,6 +170,7 @@ impl Index {
         }
         let buckets = buckets.min(self.main.len() as u64).max(self.buckets());
         self.buckets.store(buckets, Ordering::Relaxed);
+        self.growth.touched.store(buckets, Ordering::Relaxed);
         let blocks = buckets * BUCKET_BYTES / HUGE_PAGE_BYTES;
         if let Some(collapsed) = &self.collapsed {
             (0..blocks).for_each(|block| self.main.take(block as usize));
@@ -232,10 +247,12 @@ impl Index {
             }
             // The entries were loaded with Acquire and stored with Release after the writer bit was set. Had the
             // scan seen a store of a writer later than `header`, this load would see that writer's bit or version.
-            // And had `header` been the one after a split, `position` would see the split's `buckets`.
+            // And had `header` been the one after a split or a merge, `position` would see the number of buckets then.
+            // In this order: if the bucket was merged before and is split anew meanwhile, `position` may say so by the
+            // same number, and the header says it after that.
             if header & WRITER == 0
-                && bucket.header.load(Ordering::Relaxed) == header
                 && self.position(hash) == position
+                && bucket.header.load(Ordering::Relaxed) == header
             {
                 return None;
             }
@@ -256,8 +273,8 @@ impl Index {
     #[inline(always)]
     fn bucket(&self, position: u64) -> &Bucket {
         debug_assert!((position as usize) < self.main.len());
-        // SAFETY: `position_among` stays below `buckets`, which `grow` never raises above `main.len()`. Growth and
-        // `walk` check their own positions against it.
+        // SAFETY: `position_among` stays below `buckets`, which `grow` never raises above `main.len()`. Growth, merges
+        // and walks check their own positions against it.
         unsafe { self.main.get_unchecked(position as usize) }
     }
 
@@ -283,13 +300,13 @@ impl Index {
         self.buckets.load(Ordering::Relaxed)
     }
 
-    /// Bytes of memory that the index has touched, in whole pages: buckets and sub-buckets. The index gives no
-    /// memory back to the operating system; the slot of a removed entry is reused by another entry.
+    /// Bytes of memory that the index has touched and not given back, in whole pages: buckets and sub-buckets.
     pub fn bytes(&self) -> u64 {
         let collapsed = |of: fn(&Collapsed) -> &AtomicU64| {
             self.collapsed.as_ref().map_or(0, |blocks| of(blocks).load(Ordering::Relaxed) * HUGE_PAGE_BYTES)
         };
-        let buckets = touched(BUCKET_BYTES * self.buckets()).max(collapsed(|blocks| &blocks.buckets));
+        let touched_buckets = self.growth.touched.load(Ordering::Relaxed);
+        let buckets = touched(BUCKET_BYTES * touched_buckets).max(collapsed(|blocks| &blocks.buckets));
         let subs = touched(self.pool.bytes_taken()).max(collapsed(|blocks| &blocks.subs));
         buckets + subs + self.pool.listed_bytes() + size_of::<Index>() as u64
     }
@@ -326,26 +343,6 @@ impl Index {
         [(self.main.as_ptr().cast(), self.main.bytes_max()), (subs.as_ptr().cast(), subs.bytes_max())]
     }
 
-    /// Calls `f` with the entries of one bucket and returns the number of the next bucket, or `None` after the last
-    /// one. A walk starts at 0. It shows an entry that exists for the whole walk at least once, and twice if its
-    /// bucket splits meanwhile. No lock is held while `f` runs.
-    pub fn walk(&self, from_bucket: u64, f: &mut dyn FnMut(Entry)) -> Option<u64> {
-        if from_bucket >= self.buckets.load(Ordering::Acquire) {
-            return None;
-        }
-        let mut turns = 0;
-        let seen = loop {
-            let seen = self.snapshot(from_bucket);
-            let header = self.bucket(from_bucket).header.load(Ordering::Relaxed);
-            if seen.header & WRITER == 0 && header == seen.header {
-                break seen;
-            }
-            pause(&mut turns);
-        };
-        seen.words().iter().for_each(|word| f(self.format.unpack(*word)));
-        Some(from_bucket + 1)
-    }
-
     /// Calls `f` with each entry of one bucket and lowers its warmth to what `f` returns. Returns the number of the
     /// next bucket, or `None` after the last one. No lock is taken: an entry that moves at this moment may be left out,
     /// and of two changes of warmth at the same moment one is lost.
@@ -376,18 +373,6 @@ impl Index {
         if bucket < self.buckets() {
             crate::shim::prefetch_read(self.bucket(bucket));
         }
-    }
-
-    /// Copies the entries of the bucket at `position`, and the header as it was before. The copy is consistent only
-    /// if the header was unlocked and is still the same afterwards, or if the caller holds the writer bit.
-    fn snapshot(&self, position: u64) -> Snapshot {
-        let bucket = self.bucket(position);
-        let mut seen = Snapshot::empty(bucket.header.load(Ordering::Acquire));
-        bucket.entries.iter().for_each(|slot| seen.push(slot.load(Ordering::Acquire)));
-        for position in subs(seen.header) {
-            self.pool.sub(position).entries.iter().for_each(|slot| seen.push(slot.load(Ordering::Acquire)));
-        }
-        seen
     }
 }
 

@@ -1,14 +1,19 @@
 //! The pool of sub-buckets: runs of one, two or four for buckets that are full.
 //!
-//! The header of a bucket contains the position of its run, so a reader needs no table to find it. Free runs wait
-//! in lists, one per size. There are several sets of lists, so that writers of different buckets seldom contend. A
-//! list without a run of the wanted size breaks a longer run, and after that takes lines that were never used.
-//! Broken runs are not joined again. A bucket that shrinks therefore moves to a free run of the shorter length and
-//! returns its own run whole; it breaks its own run only if no shorter one is free. The pool then has at most as
-//! many runs of each length as buckets needed at the same time, however often buckets grow and shrink.
+//! The header of a bucket contains the position of its run, so a reader needs no table to find it. Free runs wait in
+//! lists, one per size. There are several sets of lists, so that writers of different buckets seldom contend. A list
+//! without a run of the wanted size breaks a longer run, and after that takes lines that were never used. Broken runs
+//! are not joined again but when the pool is packed. A bucket that shrinks therefore moves to a free run of the shorter
+//! length and returns its own run whole; it breaks its own run only if no shorter one is free. The pool then has at
+//! most as many runs of each length as buckets needed at the same time, however often buckets grow and shrink.
+//!
+//! When far fewer lines are in use than were taken, the pool is *packed*: it gives out runs before a line, the end,
+//! only, while every bucket moves its run there. Free lines side by side are joined for that. Then no line behind the
+//! end is in use, and the memory is given back. If a bucket needs a run meanwhile that the lines before the end do not
+//! have, packing is given up.
 
 use crate::region::{Region, SMALL_PAGE_BYTES};
-use crate::shim::{AtomicU64, Mutex};
+use crate::shim::{AtomicU64, Mutex, MutexGuard};
 use crate::sub_bucket::{RUN_SIZE_MAX, SUB_ENTRIES, SubBucket, SubBucketPosition};
 use std::io;
 use std::sync::atomic::Ordering;
@@ -20,6 +25,15 @@ const SHARDS: usize = if cfg!(any(loom, miri)) { 1 } else { 16 };
 const NEIGHBOURS_LOG2: u32 = 4;
 /// Lines that a set of lists takes from the pool at once.
 const GRAB_LINES: u64 = if cfg!(loom) { 4 } else { 16 };
+/// The pool is packed to the lines in use and an eighth more, and 256 lines at least, so that all sets of lists have
+/// some. It is worth it if as much again is saved.
+const SPARE_SHARE: u64 = 8;
+const SPARE_LINES_MIN: u64 = if cfg!(loom) { 0 } else { 256 };
+/// Before the pool is packed, 65,536 free lines are joined to runs at most: a few milliseconds, in which writers that
+/// need a run wait.
+const JOINED_LINES_MAX: u64 = 1 << 16;
+/// Where packing was given up, twice as many are left each time, this often.
+const GIVEN_UP_MAX: u32 = 6;
 /// Lines of address space that are reserved for each bucket.
 const LINES_PER_BUCKET: u64 = 2;
 
@@ -31,6 +45,8 @@ struct Free {
     /// The next line that was never used, out of the `fresh_lines` that this set took from the pool.
     fresh: u32,
     fresh_lines: u32,
+    /// While the pool is packed: free runs behind the end.
+    beyond: [Vec<u32>; RUN_SIZE_MAX],
 }
 
 impl Free {
@@ -42,6 +58,46 @@ impl Free {
         // taken.
         (size..from).for_each(|half| self.runs[half - 1].push(run + lines_of(half)));
         Some(run)
+    }
+
+    /// Leaves no free run behind `end` in the lists.
+    fn set_aside(&mut self, end: u32) {
+        if self.fresh >= end {
+            (0..self.fresh_lines).for_each(|k| self.beyond[0].push(self.fresh + k));
+            self.fresh_lines = 0;
+        }
+        for (runs, beyond) in self.runs.iter_mut().zip(&mut self.beyond) {
+            beyond.extend(runs.extract_if(.., |run| *run >= end));
+        }
+    }
+
+    /// Takes all free lines out of the lists, but for those that were set aside.
+    fn drain_lines(&mut self) -> Vec<u32> {
+        let mut lines: Vec<u32> = (self.fresh..self.fresh + self.fresh_lines).collect();
+        self.fresh_lines = 0;
+        for (runs, size) in self.runs.iter_mut().zip(1..) {
+            lines.extend(runs.drain(..).flat_map(|first| first..first + lines_of(size)));
+        }
+        lines
+    }
+
+    /// What was set aside is free again.
+    fn take_in(&mut self) {
+        for (runs, beyond) in self.runs.iter_mut().zip(&mut self.beyond) {
+            runs.append(beyond);
+        }
+    }
+
+    /// What was set aside does not exist any more.
+    fn forget_beyond(&mut self) {
+        self.beyond = <[Vec<u32>; RUN_SIZE_MAX]>::default();
+        self.runs.iter_mut().for_each(Vec::shrink_to_fit);
+    }
+
+    /// Number of lines that are free, but for those that were set aside.
+    fn lines(&self) -> u64 {
+        let of_size = |size: usize| self.runs[size - 1].len() as u64 * u64::from(lines_of(size));
+        u64::from(self.fresh_lines) + (1..=RUN_SIZE_MAX).map(of_size).sum::<u64>()
     }
 
     /// Takes a run of `size` from lines that were never used.
@@ -71,6 +127,10 @@ pub(crate) struct Pool {
     shards: [Shard; SHARDS],
     /// Lines before this one are in `shards` or in use.
     taken: AtomicU64,
+    /// Runs are given out before this line only. It is the end of the address space unless the pool is packed.
+    end: AtomicU64,
+    /// Held by who changes `end`; before the lock of a shard. How often packing was given up lately.
+    packing: Mutex<u32>,
 }
 
 impl Pool {
@@ -85,6 +145,8 @@ impl Pool {
             subs: Region::reserve(lines as usize)?,
             shards: std::array::from_fn(|_| Shard(Mutex::new(Free::default()))),
             taken: AtomicU64::new(0),
+            end: AtomicU64::new(lines),
+            packing: Mutex::new(0),
         })
     }
 
@@ -102,6 +164,22 @@ impl Pool {
 
     /// Takes an empty run of `size` for the bucket at `bucket`. `None` if the pool is exhausted.
     pub(crate) fn take(&self, bucket: u64, size: usize) -> Option<SubBucketPosition> {
+        let taken = self.take_once(bucket, size).or_else(|| self.take_anywhere(size));
+        taken.or_else(|| {
+            self.give_up_packing();
+            self.take_once(bucket, size)
+        })
+    }
+
+    /// While the pool is packed: takes a run of `size` from any set of lists.
+    #[cold]
+    fn take_anywhere(&self, size: usize) -> Option<SubBucketPosition> {
+        let is_packed = self.end.load(Ordering::Relaxed) < self.subs.len() as u64;
+        let mut shards = self.shards.iter().filter(|_| is_packed);
+        shards.find_map(|shard| lock(&shard.0).take(size)).map(SubBucketPosition)
+    }
+
+    fn take_once(&self, bucket: u64, size: usize) -> Option<SubBucketPosition> {
         let mut free = self.free_near(bucket);
         if let Some(run) = free.take(size).or_else(|| free.take_fresh(size)) {
             return Some(SubBucketPosition(run));
@@ -110,7 +188,8 @@ impl Pool {
         while let Some(line) = free.take_fresh(1) {
             free.runs[0].push(line);
         }
-        let end = self.subs.len() as u64;
+        // Relaxed: who packs the pool has set it before it took the lock that this thread holds.
+        let end = self.end.load(Ordering::Relaxed);
         let grab = |taken: u64| (taken + GRAB_LINES <= end).then_some(taken + GRAB_LINES);
         // Relaxed: the lines are zeros since they were mapped, and were never written.
         let grabbed = self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grab).ok()?;
@@ -128,18 +207,90 @@ impl Pool {
         // The mutex orders this call after the writer bit of the bucket, and the entries of the next owner after
         // this call. A reader that finds those entries through the old header therefore also sees that the old
         // bucket is locked or changed.
-        self.free_near(bucket).runs[size - 1].push(first.0);
+        let mut free = self.free_near(bucket);
+        let is_beyond = u64::from(first.0) >= self.end.load(Ordering::Relaxed);
+        let lists = if is_beyond { &mut free.beyond } else { &mut free.runs };
+        lists[size - 1].push(first.0);
     }
 
-    #[cfg(not(loom))]
-    fn free_near(&self, bucket: u64) -> std::sync::MutexGuard<'_, Free> {
-        // Nothing panics under this lock, and the lists are consistent at every step.
-        self.shard(bucket).lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    /// Begins to pack the pool if far more lines were taken than are in use, and calls `begun` then. Returns the end,
+    /// also of packing that has begun before. `None`: there is nothing to be packed.
+    pub(crate) fn begin_packing(&self, begun: impl FnOnce()) -> Option<u32> {
+        let mut given_up = lock(&self.packing);
+        let (taken, end) = (self.taken.load(Ordering::Relaxed), self.end.load(Ordering::Relaxed));
+        if end < self.subs.len() as u64 {
+            return Some(end as u32);
+        }
+        let free: u64 = self.shards.iter().map(|shard| lock(&shard.0).lines()).sum();
+        let used = taken.saturating_sub(free);
+        // Where the runs before the end did not do, there are twice as many the next time.
+        let spare = (used / SPARE_SHARE + SPARE_LINES_MIN) << (*given_up).min(GIVEN_UP_MAX);
+        let end = (used + spare).next_multiple_of(GRAB_LINES);
+        if taken <= end + end / SPARE_SHARE + SPARE_LINES_MIN {
+            *given_up = given_up.saturating_sub(1);
+            return None;
+        }
+        begun();
+        self.end.store(end, Ordering::Relaxed);
+        self.shards.iter().for_each(|shard| lock(&shard.0).set_aside(end as u32));
+        if end - used.min(end) <= JOINED_LINES_MAX {
+            self.join_free_runs();
+        }
+        Some(end as u32)
     }
 
-    #[cfg(loom)]
-    fn free_near(&self, bucket: u64) -> loom::sync::MutexGuard<'_, Free> {
-        self.shard(bucket).lock().unwrap()
+    /// Joins free lines that lie side by side, but none of different grabs, and shares them out among the sets of
+    /// lists.
+    fn join_free_runs(&self) {
+        // All of them, so that nobody meets empty lists.
+        let mut shards: Vec<_> = self.shards.iter().map(|shard| lock(&shard.0)).collect();
+        let mut lines: Vec<u32> = shards.iter_mut().flat_map(|free| free.drain_lines()).collect();
+        lines.sort_unstable();
+        let mut left = &lines[..];
+        for nth in 0.. {
+            let Some(&first) = left.first() else { break };
+            let is_run = |size: &usize| {
+                let last = first + lines_of(*size) - 1;
+                left.get(lines_of(*size) as usize - 1) == Some(&last)
+                    && u64::from(first) / GRAB_LINES == u64::from(last) / GRAB_LINES
+            };
+            let size = (1..=RUN_SIZE_MAX).rev().find(is_run).unwrap_or(1);
+            shards[nth % SHARDS].runs[size - 1].push(first);
+            left = &left[lines_of(size) as usize..];
+        }
+    }
+
+    /// No bucket has a run behind the end any more: gives the memory there back. `packed` is told how many bytes are
+    /// left.
+    pub(crate) fn end_packing(&self, packed: impl FnOnce(u64)) {
+        let mut given_up = lock(&self.packing);
+        let (taken, end) = (self.taken.load(Ordering::Relaxed), self.end.load(Ordering::Relaxed));
+        if end == self.subs.len() as u64 {
+            return;
+        }
+        let bytes = |lines: u64| lines * (SUB_ENTRIES * 8) as u64;
+        packed(bytes(end));
+        // Nobody takes these lines before `end` is where it was.
+        self.subs.release(bytes(end), bytes(taken));
+        self.shards.iter().for_each(|shard| lock(&shard.0).forget_beyond());
+        self.taken.store(end, Ordering::Relaxed);
+        self.end.store(self.subs.len() as u64, Ordering::Relaxed);
+        *given_up = 0;
+    }
+
+    /// If the pool is being packed: ends that without an effect.
+    #[cold]
+    fn give_up_packing(&self) {
+        let mut given_up = lock(&self.packing);
+        let all = self.subs.len() as u64;
+        if self.end.swap(all, Ordering::Relaxed) != all {
+            self.shards.iter().for_each(|shard| lock(&shard.0).take_in());
+            *given_up += 1;
+        }
+    }
+
+    fn free_near(&self, bucket: u64) -> MutexGuard<'_, Free> {
+        lock(self.shard(bucket))
     }
 
     fn shard(&self, bucket: u64) -> &Mutex<Free> {
@@ -154,10 +305,16 @@ impl Pool {
     /// Bytes of the lists.
     pub(crate) fn listed_bytes(&self) -> u64 {
         let lengths = (0..SHARDS as u64).map(|shard| {
-            self.free_near(shard << NEIGHBOURS_LOG2).runs.iter().map(Vec::capacity).sum::<usize>()
+            let free = self.free_near(shard << NEIGHBOURS_LOG2);
+            free.runs.iter().chain(&free.beyond).map(Vec::capacity).sum::<usize>()
         });
         (lengths.sum::<usize>() * size_of::<u32>()) as u64
     }
+}
+
+/// Nothing panics under these locks, and the lists are consistent at every step.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 /// `bytes` from the start of a region, in whole pages.

@@ -29,7 +29,7 @@ pub(crate) use mapped::Region;
 
 #[cfg(not(any(loom, miri)))]
 mod mapped {
-    use super::{Blank, HUGE_PAGE_BYTES, io};
+    use super::{Blank, HUGE_PAGE_BYTES, SMALL_PAGE_BYTES, io};
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
     use std::{ffi::c_void, ops::Deref, ptr, slice};
 
@@ -106,6 +106,26 @@ mod mapped {
         }
     }
 
+    impl<T> Region<T> {
+        /// Gives the memory between two positions back, in bytes from the start of the array, in whole small pages. The
+        /// elements there are zeros again, and nobody writes to them meanwhile.
+        pub(crate) fn release(&self, from: u64, to: u64) {
+            let from = from.next_multiple_of(SMALL_PAGE_BYTES);
+            let to = to.next_multiple_of(SMALL_PAGE_BYTES).min((self.len * size_of::<T>()) as u64);
+            if from >= to {
+                return;
+            }
+            let at = |bytes: u64| self.first.cast::<c_void>().wrapping_byte_add(bytes as usize).cast_mut();
+            let block = from / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
+            // SAFETY: the range is inside our own mapping. It becomes zeros, which `Blank` says is a value, and which
+            // are read through atomics only.
+            unsafe {
+                let _ = madvise(at(from), (to - from) as usize, Advice::LinuxDontNeed);
+                let _ = madvise(at(block), (to - block) as usize, Advice::LinuxNoHugepage);
+            }
+        }
+    }
+
     impl<T> Deref for Region<T> {
         type Target = [T];
 
@@ -149,6 +169,8 @@ impl<T: Blank> Region<T> {
     pub(crate) fn collapse(&self, _block: usize) {}
 
     pub(crate) fn take(&self, _block: usize) {}
+
+    pub(crate) fn release(&self, _from: u64, _to: u64) {}
 }
 
 #[cfg(any(loom, miri))]

@@ -100,6 +100,32 @@ impl Shared {
     fn grow(&self) {
         assert_eq!(self.index.grow(&self.records, 1), 1);
     }
+
+    /// Two buckets with `keys`, which [`Shared::shrink`] merges.
+    fn grown(keys: &[u64]) -> Arc<Shared> {
+        let shared = Shared::new(0, keys);
+        shared.grow();
+        shared
+    }
+
+    fn shrink(&self) {
+        self.index.set_growth_limit(1);
+        assert_eq!(self.index.shrink(1), 1);
+    }
+
+    /// The keys that a walk shows.
+    fn walk(&self) -> Vec<u64> {
+        let (mut keys, mut next) = (Vec::new(), Some(0));
+        while let Some(cursor) = next {
+            let mut shown = Vec::new();
+            let walked = self.index.walk(cursor, &mut |entry| shown.push(self.records.key(entry.location)));
+            shown.retain(|key| !(walked.has_repeats && self.index.is_before(KeyHash(*key), cursor)));
+            keys.append(&mut shown);
+            next = walked.next;
+        }
+        keys.sort_unstable();
+        keys
+    }
 }
 
 std::thread_local! {
@@ -400,5 +426,93 @@ fn loom_a_writer_follows_its_bucket_through_a_split() {
         grower.join().unwrap();
         assert_eq!(shared.get(key(1, 0, 2)), Some(at(2)));
         assert_eq!(shared.get(key(1, 0, 1)), Some(at(1)));
+    });
+}
+
+#[test]
+fn loom_a_merge_hides_neither_stayers_nor_movers() {
+    explore(|| {
+        let (stays, moves) = (key(0, 0, 1), key(1, 0, 1));
+        let shared = Shared::grown(&[stays, moves]);
+        race(
+            &shared,
+            move |shared| {
+                assert_eq!(shared.get(moves), Some(at(1)));
+                assert_eq!(shared.get(stays), Some(at(0)));
+            },
+            Shared::shrink,
+        );
+        assert_eq!(shared.index.buckets(), 1);
+        assert_eq!((shared.get(stays), shared.get(moves)), (Some(at(0)), Some(at(1))));
+    });
+}
+
+#[test]
+fn loom_a_merge_into_a_sub_bucket_hides_nothing() {
+    explore(|| {
+        let keys = [key(0, 0, 1), key(0, 1, 1), key(1, 2, 1)];
+        let shared = Shared::grown(&keys);
+        race(&shared, move |shared| assert_eq!(shared.get(keys[2]), Some(at(2))), Shared::shrink);
+        (0..3).for_each(|k| assert_eq!(shared.get(keys[k]), Some(at(k))));
+    });
+}
+
+#[test]
+fn loom_a_bucket_that_is_merged_and_split_again_hides_nothing() {
+    explore(|| {
+        let moves = key(1, 0, 1);
+        let shared = Shared::grown(&[key(0, 0, 1), moves]);
+        race(
+            &shared,
+            move |shared| assert_eq!(shared.get(moves), Some(at(1))),
+            |shared| {
+                shared.shrink();
+                shared.index.set_growth_limit(2);
+                shared.grow();
+            },
+        );
+        assert_eq!(shared.get(moves), Some(at(1)));
+    });
+}
+
+#[test]
+fn loom_a_key_removed_during_a_merge_is_gone_for_all() {
+    explore(|| {
+        let (removed, moves) = (key(1, 0, 1), key(1, 0, 2));
+        let shared = Shared::grown(&[removed, moves]);
+        race(&shared, move |shared| shared.remove(removed), Shared::shrink);
+        assert_eq!((shared.get(removed), shared.get(moves)), (None, Some(at(1))));
+        assert_eq!(shared.index.len(), 1);
+    });
+}
+
+#[test]
+fn loom_a_writer_follows_its_bucket_through_a_merge() {
+    explore(|| {
+        let shared = Shared::grown(&[key(0, 0, 1), key(1, 0, 1)]);
+        let shrinker = spawn(&shared, Shared::shrink);
+        shared.insert(2, key(1, 0, 2));
+        assert_eq!(shared.get(key(1, 0, 2)), Some(at(2)));
+        shrinker.join().unwrap();
+        assert_eq!(shared.get(key(1, 0, 2)), Some(at(2)));
+        assert_eq!(shared.get(key(1, 0, 1)), Some(at(1)));
+    });
+}
+
+#[test]
+fn loom_a_walk_shows_each_key_once_during_a_split() {
+    explore(|| {
+        let keys = [key(0, 0, 1), key(1, 0, 1)];
+        let shared = Shared::new(0, &keys);
+        race(&shared, move |shared| assert_eq!(shared.walk(), keys), Shared::grow);
+    });
+}
+
+#[test]
+fn loom_a_walk_shows_each_key_once_during_a_merge() {
+    explore(|| {
+        let keys = [key(0, 0, 1), key(1, 0, 1)];
+        let shared = Shared::grown(&keys);
+        race(&shared, move |shared| assert_eq!(shared.walk(), keys), Shared::shrink);
     });
 }

@@ -127,18 +127,32 @@ impl Ghost {
     /// `entries`, so that a number that varies a little does not make the ghost forget.
     ///
     /// A doubling forgets no key: both new buckets have the fingerprints of the old one. A halving keeps four of
-    /// the newest fingerprints of two buckets, taking them from both in turn, because their ages are not known.
+    /// the newest fingerprints of two buckets, taking them from both in turn, because their ages are not known. A
+    /// halving of an odd number of buckets forgets about a quarter of the keys beside that.
     pub fn resize(&mut self, entries: u64) {
         let wanted = buckets_for(entries);
         while (self.buckets.len() as u64) < wanted && self.buckets.len() as u64 * 2 <= BUCKETS_MAX {
             self.buckets = self.buckets.iter().flat_map(|&bucket| [bucket, bucket]).collect();
         }
         let enough = buckets_for(entries.saturating_add(entries / 2));
-        while self.buckets.len().is_multiple_of(2) && self.buckets.len() as u64 / 2 >= enough {
-            self.buckets =
-                self.buckets.as_chunks().0.iter().map(|&[one, other]| Ghost::half(one, other)).collect();
+        while self.buckets.len() as u64 / 2 >= enough {
+            self.buckets = match self.buckets.as_chunks() {
+                (pairs, []) => pairs.iter().map(|&[one, other]| Ghost::half(one, other)).collect(),
+                _ => Ghost::about_half(&self.buckets),
+            };
         }
         self.era_left = self.era_left.min(self.era_pushes());
+    }
+
+    /// Half of an odd number of buckets. A bucket whose keys belong to two of the new ones goes to the one that most of
+    /// them belong to: the others are forgotten.
+    fn about_half(buckets: &[u64]) -> Vec<u64> {
+        let mut half = vec![0; buckets.len() / 2];
+        for (nth, &bucket) in buckets.iter().enumerate() {
+            let middle = (2 * nth + 1) * half.len() / (2 * buckets.len());
+            half[middle] = Ghost::half(half[middle], bucket);
+        }
+        half
     }
 
     /// The newest fingerprints of two buckets, taken in turn, each once. Halving a doubled ghost restores it.

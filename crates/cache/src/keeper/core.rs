@@ -1,8 +1,8 @@
 //! What the keeper remembers between columns, and what it does to one column.
 
 use super::fresh_memory::FreshMemory;
-use super::packing::{PackedFor, Packing};
 use super::namespace_sample::estimate_namespaces;
+use super::packing::{PackedFor, Packing};
 use super::pass::Pass;
 use super::prefix_sweep::PrefixSweep;
 use super::repartition::Repartition;
@@ -14,6 +14,7 @@ use crate::random::Random;
 use crate::ranking::Candidate;
 use crate::selector::{Emptied, Need, SealedQueue, Search, Selector, note_unmovable, status};
 use crate::temperature::{Temperature, TemperatureStats};
+use larder_index::SpareBuckets;
 use larder_memory::{ColumnId, ColumnState, Reader, SlabId};
 use larder_temperature::Reference;
 use std::sync::Arc;
@@ -43,6 +44,8 @@ pub(super) struct Keeper {
     repartition: Repartition,
     prefix_sweep: PrefixSweep,
     packing: Packing,
+    /// Memory of the index that goes back when all readers have passed this stamp.
+    spare_buckets: Option<(SpareBuckets, u64)>,
     /// When namespaces were last looked at.
     namespaces_looked: Option<Instant>,
     random: Random,
@@ -74,6 +77,7 @@ impl Keeper {
             repartition: Repartition::default(),
             prefix_sweep: PrefixSweep::default(),
             packing: Packing::default(),
+            spare_buckets: None,
             namespaces_looked: None,
             random: Random::new(SEED),
         }
@@ -227,6 +231,18 @@ impl Keeper {
     /// Splits buckets of the index that writers left to be split when they stopped writing.
     pub(super) fn split_buckets(&mut self, store: &ItemStore) {
         self.pass.with_guard(|guard| store.index.grow(&store.key_reader(&guard), SPLITS_AT_ONCE));
+    }
+
+    /// Gives memory of the index back, once nobody can be about to look at it.
+    pub(super) fn give_index_back(&mut self, store: &ItemStore) {
+        match self.spare_buckets.take() {
+            None => {
+                let spare = store.index.spare();
+                self.spare_buckets = spare.map(|spare| (spare, store.memory.stamp()));
+            }
+            Some((spare, stamp)) if store.memory.has_passed(stamp) => store.index.give_back(spare),
+            waits => self.spare_buckets = waits,
+        }
     }
 
     /// The policy's statistics.

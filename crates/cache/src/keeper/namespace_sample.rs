@@ -18,7 +18,7 @@ pub(super) fn estimate_namespaces(store: &ItemStore, guard: &Guard<'_>, random: 
     let mut locations: Vec<Location> = Vec::new();
     for nth in 0..buckets.min(BUCKETS_SAMPLED) {
         let bucket = if buckets <= BUCKETS_SAMPLED { nth } else { random.below(buckets) };
-        store.index.walk(bucket, &mut |entry| {
+        store.index.entries_at(bucket, &mut |entry| {
             guard.prefetch(entry.location);
             locations.push(entry.location);
         });

@@ -93,21 +93,24 @@ impl PrefixSweep {
         }
     }
 
-    /// Removes what is deleted of the buckets from `first` on. Returns the first bucket behind them, if there is one.
+    /// Removes what is deleted of the buckets from the cursor `first` on. Returns the cursor behind them, if there are
+    /// more.
     fn walk(&mut self, store: &ItemStore, pass: &mut Pass, first: u64) -> Option<u64> {
         let (floor, prefixes, seen) = (self.floor, store.floors.prefixes(), &mut self.seen);
         let counters = store.counters.keeper();
         pass.with_guard(|guard| {
             seen.clear();
             let mut next = Some(first);
-            while let Some(bucket) = next.filter(|bucket| *bucket < first + BUCKETS_AT_ONCE) {
-                store.index.prefetch_bucket(bucket + PREFETCHED);
-                next = store.index.walk(bucket, &mut |entry| {
+            for _ in 0..BUCKETS_AT_ONCE {
+                let Some(cursor) = next else { break };
+                store.index.prefetch_walk(cursor, PREFETCHED);
+                let walked = store.index.walk(cursor, &mut |entry| {
                     if store.birth_of(entry.location) < floor {
                         guard.prefetch(entry.location);
                         seen.push(entry.location);
                     }
                 });
+                next = walked.next;
             }
             for at in seen.drain(..) {
                 let item = guard.item(at);

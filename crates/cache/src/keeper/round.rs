@@ -13,10 +13,14 @@ use std::time::{Duration, Instant};
 
 /// The keeper gives references at most a quarter of its period. Pages it does not get to are dropped in the queue.
 const REFERENCES_SHARE: u32 = 4;
-/// Giving slabs back, reclaiming what was flushed, and sweeping prefixes have a 30th of a period each, also while
-/// writers take columns as fast as the keeper makes room: together a tenth. Making room has the rest.
-const TASK_SHARE: u32 = 30;
-const TASKS_BEHIND_ROOM: u32 = 3;
+/// Fitting the index, giving slabs back, reclaiming what was flushed, and sweeping prefixes have a 40th of a period
+/// each, also while writers take columns as fast as the keeper makes room: together a tenth. Making room has the rest.
+const TASK_SHARE: u32 = 40;
+const TASKS_BEHIND_ROOM: u32 = 4;
+/// Buckets of the index that are merged, and buckets whose sub-buckets are moved together, between two looks at the
+/// time.
+const MERGES_AT_ONCE: usize = 256;
+const PACKED_AT_ONCE: u64 = 1024;
 /// Expired columns that one round empties although nobody needs them: one in 1,024 of all columns, but 32 at least.
 const EXPIRED_SHARE_OF_ROUND: u32 = 1024;
 const EXPIRED_MIN_OF_ROUND: u32 = 32;
@@ -32,9 +36,9 @@ const ROUNDS_OF_REST: u32 = 20;
 /// aside for it.
 const TEMPERATURE_STEP_BYTES: u64 = 64 << 10;
 
-/// One round: read references, bring retired columns back, hold enough free ones ready, give slabs back that the limit
-/// no longer allows, reclaim what was flushed, and sweep deleted prefixes. Each task has a share of the period that no
-/// other takes from it. What it does not use, those behind it have.
+/// One round: read references, bring retired columns back, hold enough free ones ready, fit the index, give slabs back
+/// that the limit no longer allows, reclaim what was flushed, and sweep deleted prefixes. Each task has a share of the
+/// period that no other takes from it. What it does not use, those behind it have.
 pub(crate) struct Round<'a> {
     keeper: &'a KeeperHandle,
     levels: Levels<'a>,
@@ -85,6 +89,8 @@ impl Round<'_> {
         if self.store.index.needs_growth() {
             self.keeper.lock().split_buckets(self.store);
         }
+        self.begin_task(3);
+        self.shrink_index();
         // The index may have taken sub-buckets since a bucket was last split.
         self.store.share_out();
         self.begin_task(2);
@@ -185,8 +191,8 @@ impl Round<'_> {
         false
     }
 
-    /// Where nothing may be evicted: packs columns together until enough are free or on their way back, while much can be
-    /// gained.
+    /// Where nothing may be evicted: packs columns together until enough are free or on their way back, while much can
+    /// be gained.
     fn pack_ahead(&mut self) {
         let Round { store, .. } = *self;
         let memory = &store.memory;
@@ -218,6 +224,18 @@ impl Round<'_> {
             }
             memory.recycle();
         }
+    }
+
+    /// Makes the index smaller if it has far fewer entries than it has room for, and gives its memory back.
+    fn shrink_index(&mut self) {
+        let index = &self.store.index;
+        while self.goes_on() && index.shrink(MERGES_AT_ONCE) > 0 {
+            self.slice.yield_if_due(|| true);
+        }
+        while self.goes_on() && index.pack_sub_buckets(PACKED_AT_ONCE) {
+            self.slice.yield_if_due(|| true);
+        }
+        self.keeper.lock().give_index_back(self.store);
     }
 
     /// Empties slabs that the limit no longer allows, and returns them to the machine.

@@ -441,6 +441,7 @@ impl Worker {
         bucket.find_at(hit.at)?;
         match store.set_expiry(&guard, hit.at, Expiry::at_s(expiry.seconds())) {
             true => {
+                self.note_change(hash);
                 self.changed_in_place(hash, key, &hit.item);
                 Some(Touched::Done)
             }

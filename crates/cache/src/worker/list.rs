@@ -37,7 +37,7 @@ pub struct Listed {
 /// How far a walk over all items has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Walk {
-    /// The bucket to go on from; `None` at the end.
+    /// The cursor to go on from; `None` at the end.
     pub next: Option<u64>,
     /// How many buckets were looked at.
     pub buckets: usize,
@@ -92,32 +92,35 @@ impl Worker {
         }
     }
 
-    /// Shows the live items of the buckets from `bucket` on to `show`, bucket by bucket, until it returns `false` for
-    /// one of a bucket or `buckets_max` buckets were looked at. An item that is there from the beginning to the end of
-    /// a walk in several calls is shown at least once. One that is stored meanwhile may be shown or not; one whose
-    /// bucket is split meanwhile may be shown twice.
+    /// Shows the live items of the buckets from a cursor on to `show`, bucket by bucket, until it returns `false` for
+    /// one of a bucket or `buckets_max` buckets were looked at. A cursor is below `1 << CURSOR_BITS`, and a walk begins
+    /// at 0. An item that is there from the beginning to the end of a walk in several calls is shown once, however the
+    /// index grows and shrinks meanwhile. One that is stored or deleted meanwhile may be shown or not.
     pub fn walk(
         &self,
-        mut bucket: u64,
+        mut cursor: u64,
         buckets_max: usize,
         show: &mut dyn FnMut(&Worker, &Hit<'_>) -> bool,
     ) -> Walk {
         let mut buckets = 0;
         let mut locations: Vec<Location> = Vec::new();
         loop {
-            let next = self.cache.store.index.walk(bucket, &mut |entry| locations.push(entry.location));
+            let store = &self.cache.store;
+            let walked = store.index.walk(cursor, &mut |entry| locations.push(entry.location));
             let mut goes_on = true;
             let guard = self.reader.pin();
             for at in locations.drain(..) {
                 let item = guard.item(at);
-                if self.life(at, &item) == Life::Live {
+                let was_shown =
+                    walked.has_repeats && store.index.is_before(store.hasher.hash(item.key()), cursor);
+                if !was_shown && self.life(at, &item) == Life::Live {
                     goes_on &= show(self, &Hit { at, item });
                 }
             }
-            let Some(next) = next else { return Walk { next: None, buckets } };
-            (bucket, buckets) = (next, buckets + 1);
+            let Some(next) = walked.next else { return Walk { next: None, buckets } };
+            (cursor, buckets) = (next, buckets + 1);
             if !goes_on || buckets >= buckets_max {
-                return Walk { next: Some(bucket), buckets };
+                return Walk { next: Some(cursor), buckets };
             }
         }
     }

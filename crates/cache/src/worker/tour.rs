@@ -26,7 +26,7 @@ pub struct Tour {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum At {
-    /// In memory, before this bucket.
+    /// In memory, at this cursor of a walk.
     Memory(u64),
     /// On flash.
     Flash(Place),

@@ -54,8 +54,8 @@ const ROOM_WAIT_MAX: Duration = Duration::from_secs(1);
 /// So often a waiting writer only yields. After that it sleeps between its looks.
 const ROOM_YIELDS: u32 = 64;
 const ROOM_SLEEP: Duration = Duration::from_micros(50);
-/// By so many bytes a value may be longer than the one in whose place it is stored where there is no room: an
-/// arithmetic command may need as many.
+/// A value may be 24 bytes longer than the one in whose place it is stored where there is no room: an arithmetic
+/// command may need as many.
 const REPLACED_GROWS_MAX: usize = 24;
 /// Inserts between two looks at the index's need to grow, and the most buckets that are split at one look.
 const GROW_EVERY: u32 = 32;

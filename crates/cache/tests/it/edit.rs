@@ -208,7 +208,8 @@ impl Both {
             }
             Step::Copy { from, to, replaces, skip, head } => {
                 let (from, to) = (name(from), name(to));
-                let plan = CopyTo { key: &to, hash: self.hash(&to), skip, head: &head, replaces, moves: false };
+                let plan =
+                    CopyTo { key: &to, hash: self.hash(&to), skip, head: &head, replaces, moves: false };
                 let copied = self.worker.copy(self.hash(&from), &from, &plan);
                 let expected = match (self.map.get(&from), self.map.contains_key(&to)) {
                     (None, _) => Copied::NotFound,

@@ -16,6 +16,7 @@ mod nodes;
 mod penalties;
 mod placement;
 mod prefixes;
+mod room;
 mod shared_lines;
 mod sizing;
 mod stress;

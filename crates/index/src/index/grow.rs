@@ -1,4 +1,4 @@
-//! Growth: linear hashing, one bucket at a time.
+//! Growth: linear hashing, one bucket at a time. The way back is in `shrink`.
 //!
 //! ```text
 //! before   0 ........ i ........ half ........ n            half = the power of two below or at n, i = n - half
@@ -7,7 +7,8 @@
 //!
 //! A split has five steps. Their order ensures that no reader misses a key that is present all the time:
 //!
-//! 1. The writer bits of `i` and `n` are taken. No other thread can reach `n` yet.
+//! 1. The writer bits of `i` and `n` are taken. No other thread has a use for `n` yet; one that read a higher number of
+//!    buckets, before the index shrank, may take its writer bit for a moment, and finds that it has no use for it.
 //! 2. The movers are written to `n`. For a moment they are in both buckets.
 //! 3. `buckets` becomes `n + 1` (Release). From now on readers of the movers' hashes go to `n` and find them there.
 //! 4. The movers are removed from `i`. A reader that read the old `buckets` and now misses in `i` finds the header
@@ -60,12 +61,21 @@ impl Hashes {
     }
 }
 
-/// Clears `busy` when growth ends, however it ends.
-struct Busy<'i>(&'i Index);
+/// Clears `busy` when growth ends, however it ends. While a thread has it, no other splits or merges buckets.
+pub(super) struct Busy<'i>(&'i Index);
+
+impl Index {
+    /// Makes this thread the one that changes the number of buckets, unless another thread is.
+    pub(super) fn be_busy(&self) -> Option<Busy<'_>> {
+        let is_free =
+            !self.growth.busy.load(Ordering::Relaxed) && !self.growth.busy.swap(true, Ordering::Acquire);
+        is_free.then(|| Busy(self))
+    }
+}
 
 impl Drop for Busy<'_> {
     fn drop(&mut self) {
-        // Release pairs with the Acquire in `grow`: the next thread to grow sees the buckets of this one.
+        // Release pairs with the Acquire in `be_busy`: the next thread that is busy sees the buckets of this one.
         self.0.growth.busy.store(false, Ordering::Release);
     }
 }
@@ -90,10 +100,8 @@ impl Index {
     ///
     /// `owner` must keep every record of the index readable during the call, as for a lookup.
     pub fn grow(&self, owner: &impl HoldsKey, max: usize) -> usize {
-        if self.growth.busy.load(Ordering::Relaxed) || self.growth.busy.swap(true, Ordering::Acquire) {
-            return 0;
-        }
-        let _busy = Busy(self);
+        let Some(_busy) = self.be_busy() else { return 0 };
+        self.growth.splits.fetch_add(1, Ordering::Relaxed);
         let mut done = 0;
         while done < max {
             let wanted = self.splits_wanted().min((max - done) as u64) as usize;
@@ -193,7 +201,7 @@ impl Index {
         moves: impl Fn(u64) -> bool,
         renewed: impl Fn(u64) -> u64,
     ) -> Option<BucketGuard<'i>> {
-        let mut to = self.lock_unborn(new);
+        let mut to = self.lock_position(new, KeyHash(new));
         // A snapshot would be older than the lock, and warmth may have risen since: the words are copied as they are
         // now.
         if !from.copy_movers(&mut to, &moves, renewed) {
@@ -202,12 +210,13 @@ impl Index {
         // Release pairs with the Acquire in `position`: a thread that counts the new bucket sees its entries and
         // its lock.
         self.buckets.store(new + 1, Ordering::Release);
+        self.growth.touched.fetch_max(new + 1, Ordering::Relaxed);
         from.clear(moves);
         Some(from)
     }
 }
 
 /// The greatest power of two not above `new`: bucket `new` splits from `new - half`.
-fn half_of(new: u64) -> u64 {
+pub(super) fn half_of(new: u64) -> u64 {
     1 << new.ilog2()
 }

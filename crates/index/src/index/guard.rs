@@ -66,8 +66,8 @@ impl Index {
         loop {
             let position = self.position(hash);
             let guard = self.lock_position(position, hash);
-            // A split of this bucket counts the new bucket before it unlocks this one, so the holder of the writer
-            // bit sees the new number.
+            // A split or a merge of this bucket stores the new number of buckets before it unlocks this one, so the
+            // holder of the writer bit sees the new number.
             if self.position(hash) == position {
                 return guard;
             }
@@ -104,15 +104,6 @@ impl Index {
             .compare_exchange(header, header | WRITER, Ordering::Acquire, Ordering::Relaxed)
             .ok()
             .map(|_| BucketGuard { index: self, bucket, position, hash, header, changed: false })
-    }
-
-    /// Takes the writer bit of a bucket that no other thread can reach yet.
-    pub(super) fn lock_unborn(&self, position: u64) -> BucketGuard<'_> {
-        let bucket = self.bucket(position);
-        let header = bucket.header.load(Ordering::Relaxed);
-        // Relaxed: the Release store of `buckets` in `split` publishes it.
-        bucket.header.store(header | WRITER, Ordering::Relaxed);
-        BucketGuard { index: self, bucket, position, hash: KeyHash(position), header, changed: true }
     }
 }
 
@@ -208,7 +199,7 @@ impl<'i> BucketGuard<'i> {
     /// [`Full`] if the bucket has as many entries as it can hold, or the pool has no further sub-bucket.
     #[inline]
     pub fn insert(&mut self, at: Location, warmth: u8) -> Result<(), Full> {
-        // Only a split of this bucket changes its level, and needs its writer bit.
+        // Only a split or a merge of this bucket changes its level, and needs its writer bit.
         let level = level_of(self.position, self.index.buckets());
         if !self.put(self.format().pack(self.hash, level, at, warmth)) {
             return Err(Full { victim: self.victim() });
@@ -416,6 +407,21 @@ impl<'i> BucketGuard<'i> {
         true
     }
 
+    /// Moves a run that is not before the sub-bucket `end` to one that is, as the pool has been told. Returns `false`
+    /// if the pool has none.
+    pub(super) fn move_run_below(&mut self, end: u32) -> bool {
+        let (old, size, first) = (self.header, run_size(self.header), run_first(self.header));
+        if size == 0 || first.0 < end {
+            return true;
+        }
+        let Some(to) = self.index.pool.take(self.position, size) else { return false };
+        self.changed = true;
+        self.header = with_run(old, to, size);
+        subs(old).for_each(|position| self.empty_sub(position));
+        self.index.pool.give_back(self.position, first, size);
+        true
+    }
+
     /// Empties the slots whose word `leaves`, then restores the order.
     #[inline(always)]
     pub(super) fn clear(&mut self, leaves: impl Fn(u64) -> bool) {
@@ -456,6 +462,31 @@ impl<'i> BucketGuard<'i> {
         }
     }
 
+    /// Copies all entries to `to`, which has entries of its own, after `renewed` has changed their words; those that
+    /// were there are changed by `renewed_there`. The entries stay here as well. Returns `false`, and leaves `to` as it
+    /// was, if it has no room for them.
+    pub(super) fn copy_all(
+        &self,
+        to: &mut BucketGuard<'_>,
+        renewed: impl Fn(u64) -> u64,
+        renewed_there: impl Fn(u64) -> u64,
+    ) -> bool {
+        let (mut copied, mut are_put) = (Snapshot::empty(0), true);
+        self.each_slot(|_, word| {
+            are_put = are_put && to.put(renewed(word));
+            if are_put {
+                copied.push(identity(renewed(word)));
+            }
+        });
+        let is_copied = |word: u64| copied.words().contains(&identity(word));
+        if are_put {
+            to.renew(|word| if is_copied(word) { word } else { renewed_there(word) });
+        } else {
+            to.clear(is_copied);
+        }
+        are_put
+    }
+
     /// Moves the entries that `moves` names to `to`, an empty bucket, after `renewed` has changed their words. They
     /// stay here as well. Returns `false`, and leaves `to` empty, if the pool has no sub-buckets for them.
     #[inline(always)]
@@ -465,6 +496,8 @@ impl<'i> BucketGuard<'i> {
         moves: impl Fn(u64) -> bool,
         renewed: impl Fn(u64) -> u64,
     ) -> bool {
+        // A reader may have read an older header of `to`, before the index shrank.
+        to.changed = true;
         let (mut movers, mut rest) = (0, None);
         self.each_slot(|_, word| {
             if moves(word) {

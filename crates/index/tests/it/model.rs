@@ -14,6 +14,7 @@ enum Step {
     Get(u64),
     Mark(u64),
     Grow(usize),
+    Shrink(usize),
     Walk,
 }
 
@@ -24,6 +25,7 @@ fn step(keys: u64) -> impl Strategy<Value = Step> {
         4 => (0..keys).prop_map(Step::Get),
         2 => (0..keys).prop_map(Step::Mark),
         2 => (0usize..20).prop_map(Step::Grow),
+        2 => (0usize..20).prop_map(Step::Shrink),
         1 => Just(Step::Walk),
     ]
 }
@@ -128,7 +130,7 @@ impl Twins {
         let mut seen: Vec<_> = Vec::new();
         let mut cursor = Some(0);
         while let Some(bucket) = cursor {
-            cursor = self.index.walk(bucket, &mut |entry| seen.push((entry.location, entry.warmth)));
+            cursor = self.index.walk(bucket, &mut |entry| seen.push((entry.location, entry.warmth))).next;
         }
         let mut expected: Vec<_> = self.model.values().copied().collect();
         seen.sort();
@@ -140,6 +142,15 @@ impl Twins {
         (0..keys).for_each(|key| self.check(key));
         self.walk();
         assert_eq!(self.index.len(), self.model.len() as u64);
+    }
+
+    /// Merges buckets and gives their memory back. No other thread uses the index.
+    fn shrink(&self, max: usize) {
+        self.index.shrink(max);
+        while self.index.pack_sub_buckets(2) {}
+        if let Some(spare) = self.index.spare() {
+            self.index.give_back(spare);
+        }
     }
 
     fn grow_fully(&self) -> usize {
@@ -159,6 +170,7 @@ fn run(twins: &mut Twins, keys: u64, steps: &[Step]) {
             Step::Get(key) => twins.check(key),
             Step::Mark(key) => twins.mark(key),
             Step::Grow(max) => drop(twins.index.grow(&twins.records, max)),
+            Step::Shrink(max) => twins.shrink(max),
             Step::Walk => twins.walk(),
         }
     }
@@ -215,12 +227,63 @@ fn fills_grows_and_empties_with(location_bits: u32) {
     assert_eq!(twins.index.buckets(), 1 + splits as u64);
     assert!(twins.index.buckets() + 64 >= keys / 6 && twins.index.buckets() <= keys / 6 + 1);
     twins.check_all(keys);
-    (0..keys).for_each(|key| twins.remove(key));
+    (0..keys).for_each(|key| {
+        twins.remove(key);
+        twins.shrink(3);
+        if key % (keys / 10) == 0 {
+            twins.check_all(keys);
+        }
+    });
     twins.check_all(keys);
     assert!(twins.index.is_empty());
-    victims += (0..keys).map(|key| twins.set(key)).sum::<usize>();
+    assert_eq!(twins.index.buckets(), 1);
+    let bytes_max = if cfg!(miri) { u64::MAX } else { 80 << 10 };
+    assert!(twins.index.bytes() < bytes_max, "{} bytes are left", twins.index.bytes());
+    for key in 0..keys {
+        victims += twins.set(key);
+        twins.grow_fully();
+    }
     twins.check_all(keys);
     assert_eq!(victims, 0, "a growing index has room, save for about one insert in a million");
+}
+
+/// A walk shows each key once that is there throughout, although buckets are split and merged between its steps.
+#[test]
+fn a_walk_shows_each_key_once_while_the_index_grows_and_shrinks() {
+    let (keys, most) = if cfg!(miri) { (40, 8) } else { (3_000, 1 << 10) };
+    let mut twins = Twins::with_location_bits(30, 0, if cfg!(miri) { 4 } else { 10 }, 2, 0);
+    (0..keys).for_each(|key| _ = twins.set(key));
+    for seed in 1..if cfg!(miri) { 3 } else { 100 } {
+        let (mut seen, mut next, mut lot) = (Vec::new(), Some(0), seed);
+        while let Some(cursor) = next {
+            lot = u64::wrapping_mul(lot, 0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            // The limit lies between a fifth and all of the buckets that there may be.
+            twins.index.set_growth_limit(most / 5 + (lot >> 33) % most);
+            match lot >> 60 {
+                0..6 => _ = twins.index.grow(&twins.records, (lot >> 40) as usize % 100),
+                6..12 => _ = twins.index.shrink((lot >> 40) as usize % 100),
+                _ => {}
+            }
+            let mut entries = Vec::new();
+            let walked = twins.index.walk(cursor, &mut |entry| entries.push(entry.location));
+            entries.retain(|at| {
+                let hash = twins.records.hash(twins.records.key_at(*at));
+                !(walked.has_repeats && twins.index.is_before(hash, cursor))
+            });
+            seen.extend(entries.into_iter().map(|at| twins.records.key_at(at)));
+            next = walked.next;
+        }
+        seen.sort_unstable();
+        assert!(
+            seen == twins
+                .model
+                .keys()
+                .copied()
+                .collect::<std::collections::BTreeSet<_>>()
+                .into_iter()
+                .collect::<Vec<_>>()
+        );
+    }
 }
 
 #[test]

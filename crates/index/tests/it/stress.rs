@@ -1,4 +1,5 @@
-//! Real threads: writers, one of which always grows the index, and readers that know which keys must be present.
+//! Real threads: writers that grow the index, one that makes it smaller and larger, and readers and walkers that know
+//! which keys must be present.
 #![cfg(not(loom))]
 
 use crate::common::tag_match;
@@ -120,8 +121,49 @@ impl Stage {
     }
 }
 
+impl Stage {
+    /// Makes the index smaller and larger again and again. Its memory is not given back: no one says when readers have
+    /// come to their end.
+    fn resize(&self) {
+        let few = if cfg!(miri) { 3 } else { 6_000 };
+        loop {
+            self.index.set_growth_limit(few);
+            while self.index.shrink(64) > 0 {}
+            while self.index.pack_sub_buckets(1024) {}
+            self.index.set_growth_limit(u64::MAX);
+            while self.index.needs_growth() && self.index.grow(&self.records, 64) > 0 {}
+            if self.over.load(Ordering::Relaxed) {
+                return;
+            }
+        }
+    }
+
+    /// Walks over all entries: each lasting key is there once.
+    fn walk(&self) {
+        loop {
+            let (mut seen, mut next) = (vec![0u8; LASTING as usize], Some(0));
+            while let Some(cursor) = next {
+                let mut locations = Vec::new();
+                let walked = self.index.walk(cursor, &mut |entry| locations.push(entry.location));
+                for key in
+                    locations.into_iter().map(|at| self.records.key_at(at)).filter(|key| *key < LASTING)
+                {
+                    if !(walked.has_repeats && self.index.is_before(self.records.hash(key), cursor)) {
+                        seen[key as usize] += 1;
+                    }
+                }
+                next = walked.next;
+            }
+            assert!(seen.iter().all(|times| *times == 1), "each key that is never removed is walked once");
+            if self.over.load(Ordering::Relaxed) {
+                return;
+            }
+        }
+    }
+}
+
 #[test]
-fn readers_never_miss_what_is_there_while_writers_write_and_the_index_grows() {
+fn readers_never_miss_what_is_there_while_writers_write_and_the_index_grows_and_shrinks() {
     // A step makes one record at most.
     let records = LASTING + 2 * STEPS;
     let stage = Stage {
@@ -149,16 +191,18 @@ fn readers_never_miss_what_is_there_while_writers_write_and_the_index_grows() {
     let lookups: u64 = std::thread::scope(|threads| {
         let writers = [threads.spawn(|| stage.write(0)), threads.spawn(|| stage.write(1))];
         let readers = [threads.spawn(|| stage.read(0)), threads.spawn(|| stage.read(5))];
+        let others = [threads.spawn(|| stage.resize()), threads.spawn(|| stage.walk())];
         let written = writers.map(|writer| writer.join());
         stage.over.store(true, Ordering::Relaxed);
         written.into_iter().for_each(|written| written.unwrap());
+        others.into_iter().for_each(|other| other.join().unwrap());
         readers.into_iter().map(|reader| reader.join().unwrap()).sum()
     });
     assert!(lookups > 0);
     let mut walked = 0;
     let mut cursor = Some(0);
     while let Some(bucket) = cursor {
-        cursor = stage.index.walk(bucket, &mut |_| walked += 1);
+        cursor = stage.index.walk(bucket, &mut |_| walked += 1).next;
     }
     assert_eq!(stage.index.len(), walked);
 }

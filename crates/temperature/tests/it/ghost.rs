@@ -63,15 +63,23 @@ impl Naive {
         while (self.buckets.len() as u64) < entries.div_ceil(4) {
             self.buckets = self.buckets.iter().flat_map(|queue| [queue.clone(), queue.clone()]).collect();
         }
-        while self.buckets.len().is_multiple_of(2)
-            && self.buckets.len() as u64 / 2 >= (entries + entries / 2).div_ceil(4).max(1)
-        {
+        while self.buckets.len() as u64 / 2 >= (entries + entries / 2).div_ceil(4).max(1) {
             let pair = |pair: &[VecDeque<(u64, u64)>]| {
                 let by_turns = (0..4).flat_map(|nth| pair.iter().filter_map(move |bucket| bucket.get(nth)));
                 let mut seen = HashSet::new();
                 by_turns.copied().filter(|one: &(u64, u64)| seen.insert(one.0)).take(4).collect()
             };
-            self.buckets = self.buckets.chunks(2).map(pair).collect();
+            if self.buckets.len().is_multiple_of(2) {
+                self.buckets = self.buckets.chunks(2).map(pair).collect();
+                continue;
+            }
+            let mut half = vec![VecDeque::new(); self.buckets.len() / 2];
+            for (nth, queue) in self.buckets.iter().enumerate() {
+                let middle = (nth as f64 + 0.5) / self.buckets.len() as f64;
+                let to = &mut half[(middle * (self.buckets.len() / 2) as f64) as usize];
+                *to = pair(&[to.clone(), queue.clone()]);
+            }
+            self.buckets = half;
         }
         // As many pushes as before end the era, or fewer.
         self.of_era = self.era_pushes() - era_left.min(self.era_pushes());
@@ -167,4 +175,16 @@ fn a_grown_ghost_forgets_nobody() {
     let kept = known_by(&ghost).len() as u64;
     // The ghost is nearly full: a few pairs of buckets had fewer than four fingerprints.
     assert!((4 * unit..=5 * unit).contains(&kept), "{kept} of {}", 5 * unit);
+}
+
+#[test]
+fn a_ghost_that_was_far_too_large_becomes_small_whatever_its_size() {
+    let unit: u64 = if cfg!(miri) { 4 } else { 100 };
+    for entries in [250 * unit, 250 * unit + 4, 333 * unit, 511 * unit] {
+        let mut ghost = Ghost::for_entries(entries);
+        ghost.resize(10 * unit);
+        assert!(ghost.entries() <= 31 * unit, "{} for {} entries, not {entries}", ghost.entries(), 10 * unit);
+        (0..10 * unit).for_each(|n| ghost.push(hash(n)));
+        assert!(ghost.contains(hash(10 * unit - 1)));
+    }
 }

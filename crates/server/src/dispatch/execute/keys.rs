@@ -4,7 +4,7 @@ use super::Executor;
 use super::parts::has_head;
 use crate::dispatch::item_key::{client_key, listed_key};
 use crate::dispatch::operation::ItemKey;
-use larder_cache::{Expiry, KeyHash, Seen, Tour, Toured, Watch};
+use larder_cache::{CURSOR_BITS, Expiry, KeyHash, Seen, Tour, Toured, Watch};
 use std::time::Duration;
 
 /// Up to this number of items are counted one by one, so that those that have expired do not count.
@@ -170,8 +170,7 @@ impl Executor {
         random: u64,
         shown: impl Fn(&[u8], u64) -> bool,
     ) -> Option<Vec<u8>> {
-        let buckets = self.worker.cache().buckets();
-        let start = ((u128::from(random) * u128::from(buckets)) >> 64) as u64;
+        let start = random >> (u64::BITS - CURSOR_BITS);
         let mut keys: Vec<Vec<u8>> = Vec::new();
         for from in [start, 0] {
             let mut seen = 0;
