@@ -148,7 +148,7 @@ const FIGURES: &[Figure] = &[
         then kept.", Unit::Events, |stats| count(stats.survivors_lost)),
     figure("flash_reclaim_reads", "Device reads by which reclaim found out whether a record was replaced, since the \
         server started.", Unit::Events, |stats| count(stats.reclaim_reads)),
-    figure("flash_list_reads", "Device reads by which keys were listed or counted, since the server started.",
+    figure("flash_list_reads", "Device reads by which keys were listed, since the server started.",
         Unit::Events, |stats| count(stats.list_reads)),
     figure("flash_merges", "Merges of log segments into a generation that were completed since the server started.",
         Unit::Events, |stats| count(stats.merges)),
