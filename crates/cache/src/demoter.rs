@@ -209,6 +209,20 @@ impl Demoter {
         self.admission.lock().expect("no panic under this lock").bytes()
     }
 
+    /// Whether nothing of the key of an item in memory is found on flash. With a journal that is so once the item was
+    /// stored or changed: what flash had was invalidated then, and nothing was put since.
+    #[inline]
+    pub(crate) fn has_hidden(&self, item: &Item<'_>) -> bool {
+        self.has_journal && !item.state().has(State::CLEAN)
+    }
+
+    /// Under the writer bit of the key's bucket: as [`Demoter::invalidate`], where memory has an item of the key.
+    #[inline]
+    pub(crate) fn invalidate_of(&self, hash: KeyHash, item: &Item<'_>) -> Option<Commit> {
+        // That its invalidation is durable is not known.
+        if self.has_hidden(item) { self.flash.last_uncommitted() } else { self.invalidate(hash, item.key()) }
+    }
+
     /// Under the writer bit of the key's bucket: nothing of the key is found on flash from now on. The caller removes
     /// the key's entry, or memory holds none.
     #[inline]
@@ -300,7 +314,7 @@ impl Demoter {
                 store.leaving.tell(&item, to, &store.clock);
                 is_right && !store.is_flushed(leaving.at, &item)
             }
-            Life::Expired | Life::Flushed => is_over_on_flash(life, &item),
+            Life::Expired | Life::Flushed => is_over_on_flash(life, &item) || self.has_hidden(&item),
         };
         if !is_right {
             self.flash.invalidate(leaving.hash, item.key());
@@ -319,20 +333,21 @@ impl Demoter {
     ) -> (bool, Destination) {
         // What flash has of a clean item is the same version: it may stay, whether flash takes this copy or not.
         let is_clean = item.state().has(State::CLEAN);
+        let is_right = is_clean || self.has_hidden(item);
         if is_clean && self.flash.still_holds(leaving.hash) {
             counters.elided.add(1);
             return (true, Destination::OnFlashAlready);
         }
         match leaving.parts {
-            SentParts::Refused(at) if at == leaving.at => return (is_clean, Destination::Nowhere),
+            SentParts::Refused(at) if at == leaving.at => return (is_right, Destination::Nowhere),
             SentParts::Sent(at) if at == leaving.at => {}
             _ if item.value_bytes() as usize > self.flash.part_bytes_max() => {
                 count_shed(item, leaving.warmth, counters);
-                return (is_clean, Destination::Nowhere);
+                return (is_right, Destination::Nowhere);
             }
             _ => {
                 if !self.is_admitted(store, leaving.hash, item, leaving.warmth, counters) {
-                    return (is_clean, Destination::Nowhere);
+                    return (is_right, Destination::Nowhere);
                 }
             }
         }
@@ -341,7 +356,7 @@ impl Demoter {
             return (true, Destination::Flash);
         }
         self.shed(store, leaving.hash, item, leaving.warmth, counters);
-        (is_clean, Destination::Nowhere)
+        (is_right, Destination::Nowhere)
     }
 
     /// See [`Levels::leave_for_flash`]. Admission is not asked.

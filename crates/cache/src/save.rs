@@ -73,7 +73,7 @@ impl Save<'_> {
         }
         let life = self.store.life(at, &item);
         if life != Life::Live {
-            if !is_over_on_flash(life, &item) {
+            if !is_over_on_flash(life, &item) && !self.demoter.has_hidden(&item) {
                 self.wait_for_invalidations();
                 flash.invalidate(hash, item.key());
             }
@@ -93,8 +93,10 @@ impl Save<'_> {
             }
             self.pause(started);
         }
-        self.wait_for_invalidations();
-        flash.invalidate(hash, item.key());
+        if !self.demoter.has_hidden(&item) {
+            self.wait_for_invalidations();
+            flash.invalidate(hash, item.key());
+        }
         self.saved.lost += 1;
     }
 

@@ -96,7 +96,9 @@ impl Flash {
         let reads = || (device.clone(), hasher.clone());
         let release = Arc::new(Release::new(parts(), hits));
         let merging = Merging::new(release.clone(), parts(), reads(), shape, &options);
-        let survivors = Survivors::new(parts(), reads(), shape.chunk_pages as u32, &options);
+        // Beside what it scans, a reclaim reads as many pages of other segments: together as much as three chunks.
+        let read_pages = (shape.chunk_pages as u32 * 3 / 4).max(1);
+        let survivors = Survivors::new(parts(), reads(), read_pages, &options);
         let zone_bytes = shape.zone_pages as u64 * PAGE_BYTES as u64;
         let reclaim = Reclaim::new(parts(), release.clone(), (merging, survivors), zone_bytes, &options);
         let reclaim = Arc::new(reclaim);
@@ -193,6 +195,12 @@ impl Flash {
     /// `journal` the reply to the client waits for the commit.
     pub fn invalidate(&self, hash: KeyHash, key: &[u8]) -> Option<Commit> {
         self.log.invalidate(hash, key)
+    }
+
+    /// What a reply has to wait for whose key was invalidated before: the last invalidation of all keys. `None`: every
+    /// invalidation is durable, or there is no journal.
+    pub fn last_uncommitted(&self) -> Option<Commit> {
+        if self.meta.is_on() { self.meta.last_uncommitted() } else { None }
     }
 
     /// Whether the tier works. Once it has failed, it stays off.

@@ -229,6 +229,11 @@ impl MetaLog {
         self.journal.committed()
     }
 
+    /// The number of the last journal record.
+    pub(crate) fn added(&self) -> u64 {
+        self.journal.added()
+    }
+
     /// Reports that the unplaced tombstones are all in this segment now, or in older ones.
     pub(crate) fn placed(&self, segment: u64) {
         self.journal.placed(segment);

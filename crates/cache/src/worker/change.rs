@@ -395,7 +395,7 @@ impl Worker {
                     }
                     if self.cache.store.set_expiry(&guard, at, expiry) {
                         self.note_change(hash);
-                        self.changed_in_place(hash, key, &item);
+                        self.changed_in_place(hash, &item);
                         return Some(Touched::Done);
                     }
                 }
@@ -442,7 +442,7 @@ impl Worker {
         match store.set_expiry(&guard, hit.at, Expiry::at_s(expiry.seconds())) {
             true => {
                 self.note_change(hash);
-                self.changed_in_place(hash, key, &hit.item);
+                self.changed_in_place(hash, &hit.item);
                 Some(Touched::Done)
             }
             false => Some(Touched::NoRoom),

@@ -222,7 +222,7 @@ impl Worker {
         let item = guard.item(found.entry.location);
         let is_won = !item.set_state_bits(State::TOKEN_SENT).has(State::TOKEN_SENT);
         if is_won {
-            item.clear_state_bits(State::CLEAN);
+            self.changed_in_place(hash, &item);
         }
         is_won
     }

@@ -334,7 +334,10 @@ impl Worker {
             && demoter.has_journal()
         {
             // After a crash nothing older may come back once this write was answered.
-            self.note_commit(demoter.invalidate(hash, key));
+            self.note_commit(match old {
+                Some(old) => demoter.invalidate_of(hash, &guard.item(old)),
+                None => demoter.invalidate(hash, key),
+            });
         }
         guard.commit(new);
         if let Some(old) = old {
@@ -411,7 +414,9 @@ impl Worker {
         let mut bucket = store.index.lock(hash);
         let Some(found) = bucket.find_at(at) else { return false };
         // Before the entry goes: without an entry, flash is asked for the key.
-        self.invalidate(hash, guard.item(at).key());
+        if let Some(demoter) = &self.cache.demoter {
+            self.note_commit(demoter.invalidate_of(hash, &guard.item(at)));
+        }
         self.note_change(hash);
         guard.revoke(at);
         bucket.remove(&found);
@@ -466,12 +471,12 @@ impl Worker {
     }
 
     /// Under the writer bit of the item's bucket: the item was changed in place, so flash has another version of it.
-    pub(super) fn changed_in_place(&self, hash: KeyHash, key: &[u8], item: &Item<'_>) {
+    pub(super) fn changed_in_place(&self, hash: KeyHash, item: &Item<'_>) {
         if let Some(demoter) = &self.cache.demoter {
-            item.clear_state_bits(State::CLEAN);
             if demoter.has_journal() {
-                self.note_commit(demoter.invalidate(hash, key));
+                self.note_commit(demoter.invalidate_of(hash, item));
             }
+            item.clear_state_bits(State::CLEAN);
         }
     }
 }

@@ -562,6 +562,36 @@ fn in_mode_journal_what_replaces_something_on_flash_has_to_be_committed() {
 }
 
 #[test]
+fn with_a_journal_what_was_changed_in_memory_is_invalidated_once() {
+    let mut both = Both::new(|level, _| level.recover = Recover::Journal);
+    both.fill("item", 100);
+    both.push_out("first");
+    let mut keys = (0..100).map(|number| key_of("item", number));
+    let key = keys.find(|key| both.on_flash(key, false).is_some()).expect("some are on flash");
+    let hash = both.hash(&key);
+    both.worker.take_commit();
+    let before = both.flash.stats().tombstones;
+    both.set(&key, b"new");
+    let first = both.worker.take_commit().expect("flash has an older version");
+    assert_eq!(both.flash.stats().tombstones, before + 1);
+    for _ in 0..10 {
+        both.set(&key, b"newer");
+        let until = both.worker.take_commit();
+        assert!(until.is_some_and(|until| until >= first) || both.worker.flash_committed() >= first);
+    }
+    both.delete(&key);
+    assert_eq!(both.flash.stats().tombstones, before + 1, "nothing of the key was on flash any more");
+    assert!(crate::tier::fetch(&mut both.worker, hash, &key).is_none());
+    // An item that came from flash is there still.
+    let key = keys.find(|key| both.on_flash(key, true).is_some()).expect("others are on flash");
+    let hash = both.hash(&key);
+    both.worker.take_commit();
+    assert!(both.worker.claim_token(hash, &key));
+    assert!(both.worker.take_commit().is_some(), "the token goes with the version in memory");
+    assert_eq!(both.flash.stats().tombstones, before + 2);
+}
+
+#[test]
 fn a_worker_without_memory_for_reading_hears_of_commits() {
     let mut both = Both::new(|level, options| {
         level.recover = Recover::Journal;

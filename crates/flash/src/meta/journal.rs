@@ -18,6 +18,8 @@ pub(super) struct Journal {
     woken: Condvar,
     /// Number of the last record that is durable or obsolete, together with all records before it.
     committed: AtomicU64,
+    /// Number of the last record that was added. Changed under the lock.
+    added: AtomicU64,
     /// Bytes of the records in force.
     bytes_in_force: AtomicU64,
 }
@@ -29,8 +31,6 @@ struct Records {
     in_force: BTreeMap<u64, Vec<u8>>,
     /// The records that are not written yet, encoded, oldest first.
     unwritten: Vec<u8>,
-    /// Number of the last record that was added.
-    added: u64,
     /// The segment that took the unplaced records.
     placed: Option<u64>,
     /// That segment is durable. The device still has the records as unplaced, and would put them again after every
@@ -114,8 +114,7 @@ impl Journal {
         frame::push_record(in_force, segment, hash, key);
         let bytes = in_force.len() - before;
         frame::push_record(&mut records.unwritten, segment, hash, key);
-        records.added += 1;
-        let number = records.added;
+        let number = self.added.fetch_add(1, Ordering::AcqRel) + 1;
         drop(records);
         self.bytes_in_force.fetch_add(bytes as u64, Ordering::Relaxed);
         self.woken.notify_one();
@@ -175,7 +174,7 @@ impl Journal {
     /// themselves.
     pub(super) fn commit_with_state(&self, upto: u64) {
         let mut records = self.records();
-        let newer = records.added - upto;
+        let newer = self.added() - upto;
         let written = (walk(&records.unwritten).count() as u64).saturating_sub(newer);
         let end = walk(&records.unwritten).nth(written as usize).map(|(range, _)| range.start);
         let end = end.unwrap_or(records.unwritten.len());
@@ -205,7 +204,7 @@ impl Journal {
             return Batch::DoesNotFit;
         }
         records.unwritten.drain(..taken);
-        let upto = records.added - walk(&records.unwritten).count() as u64;
+        let upto = self.added() - walk(&records.unwritten).count() as u64;
         Batch::Records { payload, upto }
     }
 
@@ -220,7 +219,7 @@ impl Journal {
         Snapshot {
             in_force: records.in_force.values().flatten().copied().collect(),
             oldest_segment: records.oldest_segment(),
-            upto: records.added,
+            upto: self.added(),
         }
     }
 
@@ -231,7 +230,7 @@ impl Journal {
 
     /// Number of the last record that was added.
     pub(super) fn added(&self) -> u64 {
-        self.records().added
+        self.added.load(Ordering::Acquire)
     }
 
     /// Bytes of the records in force, counted under the lock.

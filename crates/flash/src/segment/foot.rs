@@ -1,7 +1,7 @@
 //! The foot: the last pages of a segment, with everything that a restart needs of it.
 //!
 //! ```text
-//!  | numbers | fences | filter | histogram | hashes | superseded extents | extents | zeros | trailer |
+//!  | numbers | fences | filter | histogram | hashes | superseded extents | extents | tombstones | zeros | trailer |
 //! ```
 //!
 //! The trailer is at the very end of the payload of the last page: the CRC-32C of the foot, its bytes, its pages, and
@@ -9,7 +9,7 @@
 //! device does not know that end, a binary search finds the page: the pages of a segment are one run.
 
 use super::fields::Fields;
-use super::{ExtentEntry, HashList, Head, SegmentSummary};
+use super::{ExtentEntry, HashList, Head, SegmentSummary, Tombstones};
 use crate::device::{Device, DeviceError, PAGE_BYTES, PageBuffer, ZoneId};
 use crate::expiry_histogram::ExpiryHistogram;
 use crate::fence::Fences;
@@ -19,8 +19,8 @@ use crate::page::{self, PAYLOAD_BYTES};
 const MAGIC: u32 = u32::from_le_bytes(*b"LFOT");
 const TRAILER_BYTES: usize = 16;
 const VERSION: u32 = 1;
-/// Bytes of the numbers, of the lengths of the six pieces, and of the histogram.
-const FIXED_BYTES: u64 = 4 + 3 * 4 + 2 * 8 + 6 * 4 + ExpiryHistogram::ENCODED_BYTES as u64;
+/// Bytes of the numbers, of the lengths of the seven pieces, and of the histogram.
+const FIXED_BYTES: u64 = 4 + 3 * 4 + 2 * 8 + 7 * 4 + ExpiryHistogram::ENCODED_BYTES as u64;
 
 /// See [`SegmentSummary`] for the fields.
 pub(super) struct Foot {
@@ -35,6 +35,7 @@ pub(super) struct Foot {
     pub(super) hashes: HashList,
     pub(super) superseded_extents: Vec<(u64, u64)>,
     pub(super) extents: Vec<ExtentEntry>,
+    pub(super) which_tombstones: Tombstones,
 }
 
 /// Most pages that the foot of a segment without a filter takes.
@@ -42,6 +43,7 @@ pub(crate) fn foot_pages_max(data_pages: u32, hashes: u32, superseded_extents: u
     let bytes = FIXED_BYTES
         + Fences::bytes_for(data_pages as u64)
         + HashList::bytes_max(hashes)
+        + Tombstones::bytes_max(hashes)
         + 16 * superseded_extents as u64
         + 16 * extents as u64
         + TRAILER_BYTES as u64;
@@ -72,6 +74,7 @@ impl Foot {
             hashes: HashList::default(),
             superseded_extents: Vec::new(),
             extents: Vec::new(),
+            which_tombstones: Tombstones::default(),
         }
     }
 
@@ -105,6 +108,7 @@ impl Foot {
                 out.extend_from_slice(&extent.pages.to_le_bytes());
             }
         });
+        piece(&mut out, |out| self.which_tombstones.to_bytes(out));
         let (crc, length) = (crc32c::crc32c(&out), out.len());
         let pages = (length + TRAILER_BYTES).div_ceil(PAYLOAD_BYTES);
         out.resize(pages * PAYLOAD_BYTES - TRAILER_BYTES, 0);
@@ -139,6 +143,8 @@ impl Foot {
             let mut fields = Fields(bytes);
             extents.push(ExtentEntry { hash: fields.long()?, page: fields.word()?, pages: fields.word()? });
         }
+        // Earlier servers wrote six pieces.
+        let which_tombstones = Tombstones::from_bytes(fields.piece().unwrap_or_default())?;
         (fences.pages() <= data_pages).then_some(Foot {
             data_pages,
             items,
@@ -151,6 +157,7 @@ impl Foot {
             hashes,
             superseded_extents,
             extents,
+            which_tombstones,
         })
     }
 
@@ -178,6 +185,7 @@ impl Foot {
             hashes: self.hashes,
             superseded_extents: self.superseded_extents,
             extents: self.extents,
+            which_tombstones: self.which_tombstones,
         }
     }
 }

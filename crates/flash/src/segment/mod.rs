@@ -15,6 +15,7 @@ mod hash_list;
 mod head;
 mod scan;
 mod summary;
+mod tombstones;
 mod writer;
 
 pub(crate) use foot::{foot_pages_max, last_page, read_foot};
@@ -22,6 +23,7 @@ pub(crate) use hash_list::{HashList, HashListBuilder, listed};
 pub(crate) use head::{Head, Kind, read_head};
 pub(crate) use scan::{Run, Scan, ScanError, Scanned};
 pub(crate) use summary::{ExtentEntry, SegmentSummary};
+pub(crate) use tombstones::Tombstones;
 pub(crate) use writer::Writer;
 
 #[cfg(all(test, not(loom)))]

@@ -29,6 +29,8 @@ pub(crate) struct Scanned<'a> {
     pub(crate) record: Record<'a>,
     /// Bytes of the record on the device.
     pub(crate) bytes: usize,
+    /// Where [`Scan::again`] finds the record.
+    pub(crate) at: usize,
 }
 
 /// A scan of one segment. After an error it is over.
@@ -86,9 +88,26 @@ impl<'a> Scan<'a> {
         let Decoded::Whole(record, bytes) = Record::decode(&self.payload[self.at..], self.cas_base) else {
             return Err(ScanError::Records);
         };
+        let at = self.at;
         self.items_left -= 1;
         self.at += bytes;
-        Ok(Some(Scanned { hash: record.hash(self.hasher), record, bytes }))
+        Ok(Some(Scanned { hash: record.hash(self.hasher), record, bytes, at }))
+    }
+
+    /// Whether [`Scan::next`] returns a record without a read. Until it reads, [`Scan::again`] finds each record since
+    /// the last read.
+    pub(crate) fn has_ready(&self) -> bool {
+        self.items_left > 0 && Record::decode(&self.payload[self.at..], self.cas_base) != Decoded::Short
+    }
+
+    /// A record that was returned since the last read.
+    pub(crate) fn again(&self, at: usize) -> Option<Scanned<'_>> {
+        match Record::decode(self.payload.get(at..)?, self.cas_base) {
+            Decoded::Whole(record, bytes) => {
+                Some(Scanned { hash: record.hash(self.hasher), record, bytes, at })
+            }
+            Decoded::Short => None,
+        }
     }
 
     /// Reads the next pages.

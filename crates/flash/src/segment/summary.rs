@@ -1,6 +1,6 @@
 //! The description of a written segment.
 
-use super::{HashList, Head};
+use super::{HashList, Head, Tombstones};
 use crate::device::ZoneId;
 use crate::expiry_histogram::ExpiryHistogram;
 use crate::fence::Fences;
@@ -51,4 +51,6 @@ pub(crate) struct SegmentSummary {
     pub(crate) superseded_extents: Vec<(u64, u64)>,
     /// The records of an extents segment. Empty in segments of other kinds.
     pub(crate) extents: Vec<ExtentEntry>,
+    /// Which records of a log segment are tombstones. Empty in segments of other kinds.
+    pub(crate) which_tombstones: Tombstones,
 }

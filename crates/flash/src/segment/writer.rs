@@ -96,6 +96,9 @@ impl<'a> Writer<'a> {
         record.encode(self.head.cas_base, &mut bytes);
         self.foot.histogram.add(record.expires_unix_s, bytes.len() as u32);
         self.foot.tombstones += record.tombstone as u32;
+        if record.tombstone && self.head.kind == Kind::Log {
+            self.foot.which_tombstones.add(self.foot.items, bytes.len() as u64);
+        }
         if !record.tombstone {
             self.foot.cas_max = self.foot.cas_max.max(record.cas);
         }

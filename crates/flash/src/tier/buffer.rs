@@ -322,6 +322,8 @@ pub(crate) struct Buffer {
     pub(crate) cas_base: u64,
     /// When the buffer was opened, unix seconds.
     pub(crate) begun_unix_s: u32,
+    /// Items in it, and tombstones, that records in younger segments have replaced.
+    superseded: [AtomicU32; 2],
     /// See [`crate::segment::Head`]; `u64::MAX` while the buffer is open.
     sealed_sequence: AtomicU64,
     /// `None` once the segment is durable or dropped: a lookup then looks for it elsewhere.
@@ -341,7 +343,19 @@ impl Buffer {
         debug_assert!(content.is_empty());
         let content = RwLock::new(Some(content));
         let sealed_sequence = AtomicU64::new(u64::MAX);
-        Buffer { id, sequence, kind, cas_base, begun_unix_s, sealed_sequence, content }
+        let superseded = [AtomicU32::new(0), AtomicU32::new(0)];
+        Buffer { id, sequence, kind, cas_base, begun_unix_s, superseded, sealed_sequence, content }
+    }
+
+    /// A record in a younger segment has replaced one in this. The caller holds the append lock.
+    pub(crate) fn supersede_one(&self, is_tombstone: bool) {
+        self.superseded[is_tombstone as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many items in it, and how many tombstones, records in younger segments have replaced.
+    pub(crate) fn superseded(&self) -> (u32, u32) {
+        let [items, tombstones] = &self.superseded;
+        (items.load(Ordering::Relaxed), tombstones.load(Ordering::Relaxed))
     }
 
     /// No more records are appended. The next segment has this sequence or a higher one.

@@ -5,10 +5,10 @@ use crate::device::ZoneId;
 use crate::expiry_histogram::ExpiryHistogram;
 use crate::fence::Fences;
 use crate::hit_bits::HitBits;
-use crate::segment::{Kind, Run, SegmentSummary};
+use crate::segment::{Kind, Run, SegmentSummary, listed};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// A segment on the device.
 pub(crate) struct Segment {
@@ -26,8 +26,12 @@ pub(crate) struct Segment {
     pub(crate) sealed_sequence: u64,
     /// Length of its records, bytes.
     pub(crate) record_bytes: u64,
-    /// Estimated length of its records that something newer replaced, bytes.
+    /// Estimated length of its items that something newer replaced, bytes.
     superseded_bytes: AtomicU64,
+    /// Length of its tombstones, bytes.
+    tombstone_bytes: u32,
+    /// How many of its tombstones something newer replaced.
+    superseded_tombstones: AtomicU32,
     /// Finds the page of a hash.
     pub(crate) fences: Fences,
     /// When its records expire.
@@ -42,8 +46,8 @@ pub(crate) struct Segment {
 pub(crate) struct RecordBits {
     /// Which were read.
     pub(crate) hits: HitBits,
-    /// Which may have been replaced since the segment was written, two bits a hash; `None` if there was no memory for
-    /// it.
+    /// Which may have been replaced since the segment was written, two bits a listed hash; `None` if there was no
+    /// memory for it.
     pub(crate) superseded: Option<HitBits>,
 }
 
@@ -82,6 +86,8 @@ impl Segment {
             sealed_sequence: facts.head.sealed_sequence,
             record_bytes: facts.record_bytes,
             superseded_bytes: AtomicU64::new(0),
+            tombstone_bytes: facts.which_tombstones.bytes() as u32,
+            superseded_tombstones: AtomicU32::new(0),
             marks_extents: !facts.superseded_extents.is_empty(),
             fences: facts.fences,
             histogram: facts.histogram,
@@ -99,10 +105,30 @@ impl Segment {
         self.run.zone
     }
 
-    /// Notes that something newer replaced one of its records, of average length.
+    /// Notes that something newer replaced one of its items, of average length.
     pub(crate) fn supersede_one(&self) {
-        let mean_bytes = self.record_bytes / self.run.items.max(1) as u64;
-        self.superseded_bytes.fetch_add(mean_bytes, Ordering::Relaxed);
+        let (count, bytes) = self.items();
+        self.superseded_bytes.fetch_add(bytes / count.max(1), Ordering::Relaxed);
+    }
+
+    /// Its records that are no tombstones, and their length, bytes.
+    pub(crate) fn items(&self) -> (u64, u64) {
+        // The length of tombstones is not known in a segment that an earlier server wrote.
+        let tombstones = if self.tombstone_bytes > 0 { self.tombstones } else { 0 };
+        let count = self.run.items.saturating_sub(tombstones) as u64;
+        (count, self.record_bytes.saturating_sub(self.tombstone_bytes as u64))
+    }
+
+    /// Notes that something newer replaced one of its tombstones. False if none is left that could be meant.
+    pub(crate) fn supersede_tombstone(&self) -> bool {
+        let one_more = |count| (count < self.tombstones).then_some(count + 1);
+        self.superseded_tombstones.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok()
+    }
+
+    /// Length of its tombstones that something newer replaced, bytes.
+    fn superseded_tombstone_bytes(&self) -> u64 {
+        let superseded = self.superseded_tombstones.load(Ordering::Relaxed) as u64;
+        self.tombstone_bytes as u64 * superseded / self.tombstones.max(1) as u64
     }
 
     /// Which of its records were read; `None` if there was no memory for it.
@@ -110,11 +136,11 @@ impl Segment {
         self.bits.as_ref().map(|bits| &bits.hits)
     }
 
-    /// Notes that a record of this hash, if it has one, was replaced.
-    pub(crate) fn supersede(&self, hash: u64) {
+    /// Notes that a record of a hash, if it has one, was replaced. `listed` is what the foot lists of the hash.
+    pub(crate) fn supersede(&self, listed: u64) {
         if let Some(bits) = self.bits.as_ref().and_then(|bits| bits.superseded.as_ref()) {
-            bits.mark(hash);
-            bits.mark(second(hash));
+            bits.mark(listed);
+            bits.mark(second(listed));
         }
     }
 
@@ -122,7 +148,8 @@ impl Segment {
     /// it.
     pub(crate) fn may_be_superseded(&self, hash: u64) -> bool {
         let superseded = self.bits.as_ref().and_then(|bits| bits.superseded.as_ref());
-        superseded.is_none_or(|bits| bits.is_hit(hash) && bits.is_hit(second(hash)))
+        let listed = listed(hash);
+        superseded.is_none_or(|bits| bits.is_hit(listed) && bits.is_hit(second(listed)))
     }
 
     /// Memory for the bits of its records, and for those of them that say which may have been replaced, bytes.
@@ -133,7 +160,8 @@ impl Segment {
     /// Estimated length of its records that are neither superseded nor expired at a time, bytes.
     pub(crate) fn live_bytes(&self, now_unix_s: u32) -> u64 {
         let fresh = self.histogram.live_bytes(now_unix_s).min(self.record_bytes);
-        let superseded = self.superseded_bytes.load(Ordering::Relaxed).min(self.record_bytes);
+        let superseded = self.superseded_bytes.load(Ordering::Relaxed) + self.superseded_tombstone_bytes();
+        let superseded = superseded.min(self.record_bytes);
         // As if expired and superseded records were independent of each other.
         (fresh as u128 * (self.record_bytes - superseded) as u128 / self.record_bytes.max(1) as u128) as u64
     }

@@ -15,12 +15,18 @@ use crate::device::{PAGE_BYTES, ZoneId};
 use crate::extent_table::{Extent, ExtentTable};
 use crate::log_table::{Candidates, LogTable};
 use crate::segment::listed;
+use crate::space::GARBAGE_MIN_PERCENT;
 use std::sync::Arc;
 
 /// Pages beyond those of its value that a record takes at most: where it begins and ends inside a page.
 const EXTENT_PAGES_MORE: u32 = 2;
 /// Length of a record beyond its value at most, bytes: header, optional fields and key.
 const RECORD_BYTES_MORE: usize = 1024;
+
+/// Filling of the log table, percent, from which zones are reclaimed for their entries.
+const TABLE_CROWDED_PERCENT: u32 = 50;
+/// For each further percent, a zone is reclaimed for 3 percent of garbage less.
+const GARBAGE_PER_PERCENT: u32 = 3;
 
 /// The index of the log.
 pub(crate) struct Index {
@@ -136,6 +142,14 @@ impl Index {
     /// Whether the log table has this share of its entries, percent.
     pub(crate) fn is_table_filled(&self, percent: u64) -> bool {
         self.table.len() * 100 >= self.table.capacity() * percent
+    }
+
+    /// Share of a zone, percent, that has to be garbage if the zone is reclaimed for its entries in the log table: the
+    /// less, the fewer entries are left. 100 where enough are.
+    pub(crate) fn garbage_percent_for_entries(&self) -> u32 {
+        let filled = (self.table.len() * 100 / self.table.capacity().max(1)) as u32;
+        let crowded = filled.saturating_sub(TABLE_CROWDED_PERCENT);
+        100u32.saturating_sub(crowded * GARBAGE_PER_PERCENT).max(GARBAGE_MIN_PERCENT)
     }
 
     /// Whether the log table has only the last `percent` of its entries left.

@@ -440,15 +440,20 @@ impl Log {
     }
 
     /// Notes that a record of this hash was appended to the segment `newer`: the newest older segment has one live
-    /// record less.
-    fn note_superseded(&self, hash: u64, newer: u64) {
+    /// record less. With a journal, what a put replaces is a tombstone, from when the item in memory was changed.
+    fn note_superseded(&self, hash: u64, newer: u64, by: By) {
+        let follows_tombstone = by == By::Put && self.meta().has_journal();
         let known = self.lookup.log_segments(hash);
         for (number, older) in known.iter().filter(|segment| segment.sequence() < newer).enumerate() {
-            if let LogSegment::Flash(segment) = &**older {
-                segment.supersede(hash);
-                if number == 0 {
-                    segment.supersede_one();
+            match &**older {
+                LogSegment::Flash(segment) => {
+                    segment.supersede(listed(hash));
+                    if number == 0 && !(follows_tombstone && segment.supersede_tombstone()) {
+                        segment.supersede_one();
+                    }
                 }
+                LogSegment::Memory(buffer) if number == 0 => buffer.supersede_one(follows_tombstone),
+                LogSegment::Memory(_) => {}
             }
         }
     }
@@ -473,7 +478,7 @@ impl Log {
         let supersedes_extent = has_extent || self.marks_extent(append, hash);
         let record = Record { supersedes_extent, ..*record };
         let sequence = self.push(append, Kind::Log, hash, &record, By::Put)?;
-        self.note_superseded(hash, sequence);
+        self.note_superseded(hash, sequence, By::Put);
         if has_extent {
             self.kill_extents(append, &query, None);
         }
@@ -497,7 +502,7 @@ impl Log {
             let tombstone = Record { cas: own, ..Record::tombstone(record.key, marked) };
             match self.push(append, Kind::Log, hash, &tombstone, By::Tombstone) {
                 Ok(sequence) => {
-                    self.note_superseded(hash, sequence);
+                    self.note_superseded(hash, sequence, By::Put);
                     self.meta().journal(Some(sequence), hash, record.key);
                 }
                 Err(NoRoom) => {
@@ -521,7 +526,7 @@ impl Log {
             None
         };
         match placed {
-            Some(sequence) => self.note_superseded(hash, sequence),
+            Some(sequence) => self.note_superseded(hash, sequence, By::Tombstone),
             None => {
                 self.counters().tombstones_waited.fetch_add(1, Relaxed);
                 if !self.index().waiting.add(hash, key, supersedes_extent) {
@@ -703,6 +708,9 @@ impl Log {
         // Under the lock: a put or an invalidation finds a record in the buffer before, and on the device afterwards.
         // What died in the buffer while it was written is not installed.
         let mut append = self.append();
+        let (items, tombstones) = buffer.superseded();
+        (0..items).for_each(|_| segment.supersede_one());
+        (0..tombstones).filter(|_| !segment.supersede_tombstone()).for_each(|_| segment.supersede_one());
         self.space.add_segment(&segment);
         let index = self.index();
         match buffer.kind {

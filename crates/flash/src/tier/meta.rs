@@ -325,6 +325,12 @@ impl Meta {
         self.has_journal().then(|| Commit(self.log.add(sequence.unwrap_or(UNPLACED), hash, key)))
     }
 
+    /// The last invalidation of all, unless it is durable.
+    pub(crate) fn last_uncommitted(&self) -> Option<Commit> {
+        let added = self.log.added();
+        (self.has_journal() && added > self.log.committed()).then_some(Commit(added))
+    }
+
     /// The tombstones that waited for a buffer are in the segment of this sequence, in older ones, or in ranges that
     /// were dropped.
     pub(crate) fn tombstones_placed(&self, sequence: u64) {

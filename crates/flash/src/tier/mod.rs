@@ -24,6 +24,7 @@
 //! `sweeping` (log), `append` (log), `zones` (space), a buffer's own lock, the locks of the meta log. All others are
 //! leaves.
 
+mod ahead;
 pub(crate) mod buffer;
 pub(crate) mod directory;
 pub(crate) mod index;

@@ -8,8 +8,9 @@ use super::merging::{Merging, RECLAIMED_BYTES_MIN, Round};
 use super::release::Release;
 use super::space::{Space, Unkept};
 use super::survivors::Survivors;
+use crate::device::ZoneId;
 use crate::options::FlashOptions;
-use crate::space::Work;
+use crate::space::{GARBAGE_ALWAYS_PERCENT, Work, ZoneSummary};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -96,7 +97,7 @@ impl Reclaim {
             }
             Work::Greedy(garbage_percent) => self.reclaim_greedily(garbage_percent),
         };
-        worked || released
+        worked || released || self.reclaim_for_entries()
     }
 
     /// Drops what could not be read, or what is oldest.
@@ -139,18 +140,37 @@ impl Reclaim {
         dropped
     }
 
+    /// Where the log table is crowded, reclaims a zone with less garbage than the watermarks ask for. Short records are
+    /// merged instead, if they can be.
+    fn reclaim_for_entries(&self) -> bool {
+        let garbage_percent = self.lookup.index.garbage_percent_for_entries();
+        let may_reclaim = garbage_percent < GARBAGE_ALWAYS_PERCENT && !self.merging.has_merged();
+        if !may_reclaim || self.space.draining() >= DRAINING_MAX {
+            return false;
+        }
+        let record_bytes_min = if self.lookup.has_generations { RECLAIMED_BYTES_MIN } else { 0 };
+        let (victim, _) = self.begin_draining(garbage_percent, record_bytes_min);
+        victim.is_some_and(|victim| self.reclaim_zone(victim.zone))
+    }
+
+    /// See [`Space::begin_draining`].
+    fn begin_draining(&self, garbage_percent: u32, record_bytes_min: u64) -> (Option<ZoneSummary>, bool) {
+        let deadline = self.lookup.status.now().saturating_add(self.cutoff_s);
+        let gain_bytes = self.zone_bytes * garbage_percent as u64 / 100;
+        let choose = || self.space.begin_draining(deadline, gain_bytes, record_bytes_min);
+        self.release.while_none_is_released(choose)
+    }
+
+    /// The share of live records, percent, that a reclaim keeps.
+    fn keep_percent(&self) -> u32 {
+        self.space.keep_percent(&self.lookup.generations, self.lookup.status.now())
+    }
+
     /// Reclaims the zone with the fewest live bytes, if `garbage_percent` of it is garbage: its survivors are appended
     /// again. If no zone has any garbage, and erased zones are few, the oldest zone goes.
     fn reclaim_greedily(&self, garbage_percent: u32) -> bool {
-        let begun = Instant::now();
-        let now = self.lookup.status.now();
-        let gain_bytes = self.zone_bytes * garbage_percent as u64 / 100;
         let record_bytes_min = if self.merging.has_merged() { RECLAIMED_BYTES_MIN } else { 0 };
-        let deadline = now.saturating_add(self.cutoff_s);
-        let (victim, is_below_low) = self
-            .release
-            .while_none_is_released(|| self.space.begin_draining(deadline, gain_bytes, record_bytes_min));
-        let keep_percent = self.space.keep_percent(&self.lookup.generations, now);
+        let (victim, is_below_low) = self.begin_draining(garbage_percent, record_bytes_min);
         let Some(victim) = victim else {
             if self.space.draining() > 1 {
                 // Their survivors are not durable yet. When they are, the zones are erased. For one zone that gains
@@ -161,11 +181,17 @@ impl Reclaim {
             if self.lookup.has_generations && self.space.is_down_to_reserve() && self.merging.want() {
                 return false;
             }
-            let must_go = keep_percent < 100 || self.space.is_down_to_reserve();
+            let must_go = self.keep_percent() < 100 || self.space.is_down_to_reserve();
             return is_below_low && must_go && self.drop_oldest();
         };
-        let kept = self.survivors.keep(victim.zone, keep_percent);
-        self.space.end_draining(victim.zone, kept);
+        self.reclaim_zone(victim.zone)
+    }
+
+    /// Appends the survivors of a draining zone again. Says whether there is more to do at once.
+    fn reclaim_zone(&self, zone: ZoneId) -> bool {
+        let begun = Instant::now();
+        let kept = self.survivors.keep(zone, self.keep_percent());
+        self.space.end_draining(zone, kept);
         self.lookup.status.counters.reclaims.fetch_add(kept.is_ok() as u64, Relaxed);
         self.release.drained();
         if self.space.is_short() && self.space.draining() >= DRAINING_MAX {

@@ -80,11 +80,11 @@ impl Zone {
         self.segments.last().map(|last| last.sequence())
     }
 
-    /// The mean length of its records, bytes.
+    /// The mean length of its records that are no tombstones, bytes.
     fn mean_record_bytes(&self) -> u64 {
-        let bytes: u64 = self.segments.iter().map(|segment| segment.record_bytes).sum();
-        let records: u64 = self.segments.iter().map(|segment| segment.run.items as u64).sum();
-        bytes / records.max(1)
+        let items = self.segments.iter().map(|segment| segment.items());
+        let (count, bytes) = items.fold((0, 0), |sum, (count, bytes)| (sum.0 + count, sum.1 + bytes));
+        bytes / count.max(1)
     }
 
     fn kind(&self) -> Option<Kind> {

@@ -1,5 +1,6 @@
 //! What is kept of a zone that is reclaimed: records worth keeping, and tombstones that still hide something.
 
+use super::ahead::Ahead;
 use super::buffer::Query;
 use super::directory::{LogSegment, PageRun, Segment};
 use super::log::{Log, Refused};
@@ -12,8 +13,8 @@ use crate::options::FlashOptions;
 use crate::record::Record;
 use crate::segment::{Kind, Scan, Scanned};
 use larder_item::KeyHasher;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// How often a record is judged again because something happened under its hash meanwhile.
@@ -31,6 +32,25 @@ struct KeepQuota {
     live: u64,
     kept: u64,
     percent: u32,
+}
+
+/// A record that is judged when the pages are read that it depends on.
+struct PutOff {
+    /// See [`Scan::again`].
+    at: usize,
+    /// Whether it is worth keeping.
+    worth: bool,
+}
+
+/// Whether a record was replaced by a newer one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Replaced {
+    Yes,
+    No,
+    /// A newer segment cannot be read.
+    Unknown,
+    /// It will be known after the next [`Ahead::read`].
+    Later,
 }
 
 /// Whether a record is a later part of a long value. Then there is no other version that it could hide, since the hash
@@ -57,17 +77,20 @@ pub(crate) struct Survivors {
     hasher: KeyHasher,
     chunk_pages: u32,
     cutoff_s: u32,
+    /// Held during a reclaim.
+    ahead: Mutex<Ahead>,
 }
 
 impl Survivors {
-    /// `chunk_pages` pages are read at a time.
+    /// `chunk_pages` pages of a zone are read at a time, and as many of others.
     pub(crate) fn new(
         (lookup, space, log): (Lookup, Arc<Space>, Arc<Log>),
         (device, hasher): (Arc<dyn Device>, KeyHasher),
         chunk_pages: u32,
         options: &FlashOptions,
     ) -> Survivors {
-        Survivors { lookup, space, log, device, hasher, chunk_pages, cutoff_s: options.cutoff_s }
+        let ahead = Mutex::new(Ahead::new(device.clone(), chunk_pages));
+        Survivors { lookup, space, log, device, hasher, chunk_pages, cutoff_s: options.cutoff_s, ahead }
     }
 
     /// Appends again what is worth it: what was read since it was written, and as much of the rest that `percent` of
@@ -78,33 +101,75 @@ impl Survivors {
     /// See [`Unkept`]. Some of its records may have been appended again.
     pub(crate) fn keep(&self, zone: ZoneId, percent: u32) -> Result<u64, Unkept> {
         let segments = self.space.segments(zone);
+        let mut ahead = self.ahead.lock().expect("no panic under this lock");
         let mut newest = 0;
         let mut quota = KeepQuota { live: 0, kept: 0, percent };
         let floor = self.lookup.meta.floor();
         for segment in segments.iter().filter(|segment| segment.sequence() >= floor) {
-            newest = newest.max(self.keep_segment(segment, &mut quota)?);
+            newest = newest.max(self.keep_segment(segment, &mut quota, &mut ahead)?);
         }
         Ok(newest)
     }
 
-    fn keep_segment(&self, segment: &Arc<Segment>, quota: &mut KeepQuota) -> Result<u64, Unkept> {
+    fn keep_segment(
+        &self,
+        segment: &Arc<Segment>,
+        quota: &mut KeepQuota,
+        ahead: &mut Ahead,
+    ) -> Result<u64, Unkept> {
         let mut scan = Scan::over(&*self.device, &self.hasher, segment.run, self.chunk_pages);
         let mut newest = 0;
         let mut slice = TimeSlice::begin(&self.lookup.status);
+        let mut put_off = Vec::new();
         loop {
             slice.yield_if_due(|| self.log.is_urgent());
+            if !put_off.is_empty() && (ahead.is_full() || !scan.has_ready()) {
+                newest = newest.max(self.keep_put_off(segment, &scan, &mut put_off, ahead)?);
+                ahead.clear();
+            }
             match scan.next() {
                 Ok(None) => return Ok(newest),
-                Ok(Some(scanned)) => match segment.kind {
-                    Kind::Extents => newest = newest.max(self.keep_extent(segment, &scanned, quota)?),
-                    _ => newest = newest.max(self.keep_record(segment, &scanned, quota)?),
-                },
+                Ok(Some(scanned)) if segment.kind == Kind::Extents => {
+                    newest = newest.max(self.keep_extent(segment, &scanned, quota)?);
+                }
+                Ok(Some(scanned)) => {
+                    let worth = self.may_be_worth(segment, &scanned, quota);
+                    match self.keep_record(segment, &scanned, worth, ahead)? {
+                        Some(sequence) => newest = newest.max(sequence),
+                        None => put_off.push(PutOff { at: scanned.at, worth }),
+                    }
+                }
                 Err(error) => {
                     self.lookup.status.scan_error(segment.zone(), &error);
                     return Err(Unkept::Unreadable);
                 }
             }
         }
+    }
+
+    /// Judges records that were put off, with the pages that they wait for. Says to which segment the newest went.
+    fn keep_put_off(
+        &self,
+        segment: &Arc<Segment>,
+        scan: &Scan<'_>,
+        put_off: &mut Vec<PutOff>,
+        ahead: &mut Ahead,
+    ) -> Result<u64, Unkept> {
+        let mut newest = 0;
+        let mut slice = TimeSlice::begin(&self.lookup.status);
+        while !put_off.is_empty() {
+            self.lookup.status.counters.reclaim_reads.fetch_add(ahead.read(), Relaxed);
+            // A record that has changed meanwhile, or was not on the pages, may wait for further ones.
+            for PutOff { at, worth } in std::mem::take(put_off) {
+                slice.yield_if_due(|| self.log.is_urgent());
+                let Some(scanned) = scan.again(at) else { return Err(Unkept::Unreadable) };
+                match self.keep_record(segment, &scanned, worth, ahead)? {
+                    Some(sequence) => newest = newest.max(sequence),
+                    None => put_off.push(PutOff { at, worth }),
+                }
+            }
+        }
+        Ok(newest)
     }
 
     /// Whether a live record is to be kept: each warm one, and as many others as the share allows.
@@ -200,18 +265,25 @@ impl Survivors {
         }
     }
 
+    /// Whether a record is to be kept if it is the newest of its key.
+    fn may_be_worth(&self, segment: &Segment, scanned: &Scanned<'_>, quota: &mut KeepQuota) -> bool {
+        let record = &scanned.record;
+        !record.tombstone && !self.is_dying(record) && self.is_worth_keeping(segment, scanned.hash, quota)
+    }
+
+    /// Keeps a record or what it hides, and says in which segment (0: nothing was kept). `None`: it has to be judged
+    /// again after the next [`Ahead::read`].
     fn keep_record(
         &self,
         segment: &Arc<Segment>,
         scanned: &Scanned<'_>,
-        quota: &mut KeepQuota,
-    ) -> Result<u64, Unkept> {
+        worth: bool,
+        ahead: &mut Ahead,
+    ) -> Result<Option<u64>, Unkept> {
         let Scanned { hash, record, .. } = *scanned;
-        let worth =
-            !record.tombstone && !self.is_dying(&record) && self.is_worth_keeping(segment, hash, quota);
         for _ in 0..TRIES_MAX {
-            match self.try_keep_record(segment, hash, &record, worth) {
-                Ok(sequence) => return Ok(sequence),
+            match self.try_keep_record(segment, hash, &record, worth, ahead) {
+                Ok(kept) => return Ok(kept),
                 Err(Refused::NoRoom) => break,
                 // Something happened under such a hash, perhaps to another key: judge the record again.
                 Err(Refused::Changed) => {}
@@ -226,12 +298,13 @@ impl Survivors {
         hash: u64,
         record: &Record<'_>,
         worth: bool,
-    ) -> Result<u64, Refused> {
+        ahead: &mut Ahead,
+    ) -> Result<Option<u64>, Refused> {
         let stamp = self.lookup.meta.stamp(hash);
         let lasting = self.lookup.meta.lasting_floor_of(hash);
         if self.is_flushed(segment, hash) {
             // Until a crash cannot bring back what it hides, the record stays where it is.
-            return if segment.sequence() < lasting { Ok(0) } else { Err(Refused::NoRoom) };
+            return if segment.sequence() < lasting { Ok(Some(0)) } else { Err(Refused::NoRoom) };
         }
         let known = self.lookup.index.log_segments(hash, lasting);
         let own = segment.sequence();
@@ -246,28 +319,30 @@ impl Survivors {
             // The record that replaced this one stays, and hides older versions. That there is one need not be true
             // where the table cannot tell two keys apart.
             let matters = older || hides_extents || !segment.may_be_superseded(hash);
-            let replaced = if matters { self.is_replaced(&Query::of(hash, record), own) } else { Some(true) };
-            if replaced == Some(true) {
-                return Ok(0);
+            let query = Query::of(hash, record);
+            let replaced = if matters { self.is_replaced(&query, own, ahead) } else { Replaced::Yes };
+            match replaced {
+                Replaced::Yes => return Ok(Some(0)),
+                Replaced::Later => return Ok(None),
+                Replaced::No => is_newest = true,
+                Replaced::Unknown => {}
             }
-            is_newest = replaced == Some(false);
         }
         if worth && is_newest && !self.is_deleted(segment, record) {
             let record = Record { supersedes_extent: hides_extents, ..*record };
-            return self.append(hash, &record, stamp);
+            return self.append(hash, &record, stamp).map(Some);
         }
         if (older || hides_extents || !is_newest) && !is_later_part(record) {
             // The extents that a tombstone is about stay the same when it moves to another segment.
             let cas = if record.tombstone { record.cas } else { 0 };
             let tombstone = Record { cas, ..Record::tombstone(record.key, hides_extents) };
-            return self.append_waiting(hash, &tombstone, stamp);
+            return self.append_waiting(hash, &tombstone, stamp).map(Some);
         }
-        Ok(0)
+        Ok(Some(0))
     }
 
-    /// Whether a segment of the log newer than `than` has a version of the key or its tombstone; `None` where one
-    /// cannot be read.
-    fn is_replaced(&self, query: &Query<'_>, than: u64) -> Option<bool> {
+    /// Whether a segment of the log newer than `than` has a version of the key or its tombstone.
+    fn is_replaced(&self, query: &Query<'_>, than: u64, ahead: &mut Ahead) -> Replaced {
         'again: for _ in 0..TRIES_MAX {
             let known = self.lookup.log_segments(query.hash);
             for newer in known.iter().filter(|other| other.sequence() > than) {
@@ -277,32 +352,46 @@ impl Survivors {
                         Look::Next => false,
                         // The segment is on the device by now.
                         Look::Again => continue 'again,
-                        Look::Unknown => return None,
+                        Look::Unknown => return Replaced::Unknown,
                     },
                     LogSegment::Flash(segment) => match segment.pages_of(query.hash) {
-                        Some(run) => self.pages_have(segment, &run, query)?,
+                        Some(run) if ahead.wants(segment, &run) => return Replaced::Later,
+                        Some(run) => match self.pages_have(segment, &run, query, ahead) {
+                            Some(has) => has,
+                            None => return Replaced::Unknown,
+                        },
                         None => false,
                     },
                 };
                 if has {
-                    return Some(true);
+                    return Replaced::Yes;
                 }
             }
-            return Some(false);
+            return Replaced::No;
         }
-        None
+        Replaced::Unknown
     }
 
     /// Whether pages of a segment have a version of the key or its tombstone; `None` if they cannot be read.
-    fn pages_have(&self, segment: &Segment, run: &PageRun, query: &Query<'_>) -> Option<bool> {
+    fn pages_have(&self, segment: &Segment, run: &PageRun, query: &Query<'_>, ahead: &Ahead) -> Option<bool> {
+        let mut pages = match ahead.get(segment, run) {
+            Some(pages) => pages,
+            None => self.read_pages(run)?,
+        };
+        let found = find_record(segment.sequence(), segment.run.cas_base, run.first, &mut pages, query);
+        Some(found.ok()?.is_some())
+    }
+
+    fn read_pages(&self, run: &PageRun) -> Option<PageBuffer> {
         let mut pages = PageBuffer::new(run.count as usize);
         let status = &self.lookup.status;
         status.counters.reclaim_reads.fetch_add(1, Relaxed);
-        if let Err(error) = self.device.read(run.zone, run.first as u64 * PAGE_BYTES as u64, &mut pages) {
-            status.device_error("read", run.zone, &error);
-            return None;
+        match self.device.read(run.zone, run.first as u64 * PAGE_BYTES as u64, &mut pages) {
+            Ok(()) => Some(pages),
+            Err(error) => {
+                status.device_error("read", run.zone, &error);
+                None
+            }
         }
-        let found = find_record(segment.sequence(), segment.run.cas_base, run.first, &mut pages, query);
-        Some(found.ok()?.is_some())
     }
 }

@@ -17,16 +17,20 @@ impl Log {
             id
         };
         let hashes = std::mem::take(&mut facts.hashes);
-        let bits = self.record_bits(facts.items, false);
+        let which_tombstones = facts.which_tombstones.clone();
+        let bits = self.record_bits(facts.items, true);
         let segment = Arc::new(Segment::new(id, facts, bits));
         self.space.restore_segment(&segment);
         let index = self.index();
         index.directory.set(id, LogSegment::Flash(segment.clone()));
-        for hash in hashes.iter() {
+        for (number, hash) in hashes.iter().enumerate() {
             // Newer segments are in the table, and this one as far as it is taken in. A few hashes seem to be there and
             // are not: this is an estimate.
             if index.table_may_list(hash) {
-                segment.supersede_one();
+                segment.supersede(hash);
+                if !(which_tombstones.has(number) && segment.supersede_tombstone()) {
+                    segment.supersede_one();
+                }
             }
             if index.table.insert(hash, id).is_err() {
                 self.counters().table_full.fetch_add(1, Relaxed);

@@ -7,6 +7,7 @@ mod invalidations;
 mod model;
 mod reclaim;
 mod rules;
+mod steady;
 mod stress;
 mod walk;
 
@@ -66,6 +67,11 @@ impl Bench {
     pub(crate) fn restart(&mut self) {
         // A tier that is full of garbage may not be closed in order: then it counts as crashed.
         let _ = self.flash.close();
+        self.crash();
+    }
+
+    /// Opens the tier again as a crash has left it.
+    pub(crate) fn crash(&mut self) {
         let options = FlashOptions { format: false, ..self.options.clone() };
         self.flash = Flash::open(self.device.clone(), options).unwrap();
         self.fetcher = self.flash.fetcher().unwrap();
