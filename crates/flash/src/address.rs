@@ -19,7 +19,7 @@
 use crate::device::{Device, PAGE_BYTES, PageBuffer, ZoneId};
 use crate::fence::Fences;
 use crate::page::{self, PAYLOAD_BYTES};
-use crate::segment::{Run, SegmentSummary};
+use crate::segment::{Gap, Run, SegmentSummary};
 use crate::shim::Mutex;
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
@@ -316,8 +316,10 @@ pub(crate) struct AddressSegment {
 #[derive(Debug)]
 pub(crate) struct AddressRun {
     segments: Box<[AddressSegment]>,
-    /// Numbers of the generations whose records all have an entry.
+    /// Numbers of the generations whose records all have an entry, except those in the gaps.
     covers: Vec<u64>,
+    /// Where entries may be missing: what generations have there does not count.
+    gaps: Vec<Gap>,
     /// The zone of the segment that marks the end of the merge. Without it a restart does not find the run.
     end_zone: Option<ZoneId>,
 }
@@ -331,7 +333,8 @@ impl AddressRun {
         if !marked || segments.iter().any(|facts| facts.head.generation != number) {
             return None;
         }
-        let end_zone = segments.iter().find(|facts| facts.items == 0).map(|facts| facts.zone);
+        let mark = segments.iter().find(|facts| facts.items == 0);
+        let (end_zone, gaps) = mark.map(|facts| (facts.zone, facts.gaps.clone())).unzip();
         let segments = segments.into_iter().filter(|facts| facts.items > 0).map(|facts| AddressSegment {
             run: Run::of(&facts),
             first_hash: facts.head.first_hash,
@@ -339,7 +342,7 @@ impl AddressRun {
         });
         let mut segments: Vec<AddressSegment> = segments.collect();
         segments.sort_unstable_by_key(|segment| segment.first_hash);
-        Some(AddressRun { segments: segments.into(), covers, end_zone })
+        Some(AddressRun { segments: segments.into(), covers, gaps: gaps.unwrap_or_default(), end_zone })
     }
 
     /// Reads from the first page of a run which generations it names; none if that page cannot be read.
@@ -355,7 +358,12 @@ impl AddressRun {
         })
     }
 
-    /// Whether all records of the generation of this number have an entry.
+    /// Where entries may be missing.
+    pub(crate) fn gaps(&self) -> &[Gap] {
+        &self.gaps
+    }
+
+    /// Whether all records of the generation of this number have an entry, except those in the gaps.
     pub(crate) fn covers(&self, generation: u64) -> bool {
         self.covers.contains(&generation)
     }
@@ -394,6 +402,7 @@ impl AddressRun {
         let fences = |segment: &AddressSegment| segment.fences.bytes() - size_of::<Fences>();
         let segments: usize = self.segments.iter().map(fences).sum();
         (size_of::<AddressRun>() + size_of_val(&*self.segments) + segments + 8 * self.covers.len()) as u64
+            + size_of_val(&*self.gaps) as u64
     }
 }
 

@@ -248,6 +248,11 @@ impl Fences {
         (end > first).then_some((Pages { first: first as u32, count: (end - first) as u32 }, last_at))
     }
 
+    /// The highest hash of a record; `None` without records.
+    pub(crate) fn last_hash(&self) -> Option<u64> {
+        self.anchors.last().copied()
+    }
+
     /// The number of data pages of the segment.
     pub fn pages(&self) -> u32 {
         self.pages.len() as u32

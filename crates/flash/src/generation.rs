@@ -24,7 +24,7 @@ use crate::expiry_histogram::ExpiryHistogram;
 use crate::fence::Fences;
 use crate::filter::Filter;
 use crate::hit_bits::HitBits;
-use crate::segment::{Run, SegmentSummary};
+use crate::segment::{Gap, Run, SegmentSummary};
 use arc_swap::ArcSwap;
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
@@ -67,6 +67,17 @@ impl Chunk {
             fences: facts.fences,
         };
         (chunk, facts.filter.map(Arc::new))
+    }
+
+    /// The gap that it leaves in the generations below a number.
+    fn gap(&self, below: u64) -> Gap {
+        Gap::new(&(self.first_hash..=self.fences.last_hash().unwrap_or(self.first_hash)), below)
+    }
+
+    /// Whether it may have a record in a gap.
+    fn is_in(&self, gap: &Gap) -> bool {
+        let last_hash = self.fences.last_hash();
+        gap.last_hash >= self.first_hash && last_hash.is_some_and(|last| gap.first_hash <= last)
     }
 
     fn bytes(&self) -> usize {
@@ -571,24 +582,8 @@ impl Generations {
         let mut released = Released::default();
         let mut generations: Vec<Arc<Generation>> =
             generation.into_iter().filter(|found| !found.chunks.is_empty()).map(Arc::new).collect();
-        let mut voids = voids.to_vec();
-        for older in &old.without(collected).newest_first {
-            let (mut zones, mut widened) = (HashSet::new(), Vec::new());
-            older.without(|chunk, end| {
-                if voids.iter().any(|void| *void.start() <= end && *void.end() >= chunk.first_hash) {
-                    zones.insert(chunk.run.zone);
-                }
-                false
-            });
-            let (kept, gone) = older.without(|chunk, end| {
-                let goes = zones.contains(&chunk.run.zone);
-                widened.extend(goes.then_some(chunk.first_hash..=end));
-                goes
-            });
-            voids.append(&mut widened);
-            generations.push(if gone.is_empty() { older.clone() } else { Arc::new(kept) });
-            released.chunks.extend(gone);
-        }
+        let gaps = voids.iter().map(|void| Gap::new(void, u64::MAX)).collect();
+        generations.extend(without_gaps(&old.without(collected).newest_first, gaps, &mut released));
         if address.is_some() {
             released.address = old.address.clone();
         }
@@ -596,12 +591,16 @@ impl Generations {
         self.replace(generations, address, released)
     }
 
-    /// Shows the generations of an earlier run, given in any order.
+    /// Shows the generations of an earlier run, given in any order. Chunks in the gaps of the address run go: if the
+    /// merge that wrote the run was not installed before a crash, they are still there.
     pub(crate) fn restore(&self, mut generations: Vec<Generation>, address: Option<AddressRun>) -> Released {
         let _change = self.lock();
         generations.sort_unstable_by_key(|generation| std::cmp::Reverse(generation.number));
-        let generations = generations.into_iter().map(Arc::new).collect();
-        self.replace(generations, address.map(Arc::new), Released::default())
+        let generations: Vec<_> = generations.into_iter().map(Arc::new).collect();
+        let gaps = address.as_ref().map_or_else(Vec::new, |run| run.gaps().to_vec());
+        let mut released = Released::default();
+        let generations = without_gaps(&generations, gaps, &mut released);
+        self.replace(generations, address.map(Arc::new), released)
     }
 
     /// Shows generations, newest first, as far as they fit the budget.
@@ -717,6 +716,27 @@ impl Generations {
     fn lock(&self) -> std::sync::MutexGuard<'_, ()> {
         self.change.lock().expect("no panic under this lock")
     }
+}
+
+/// Generations, newest first, without their chunks in gaps, which go to `released`. With a chunk goes all that is in
+/// its zone, and what these chunks may have hidden in still older generations.
+fn without_gaps(
+    newest_first: &[Arc<Generation>],
+    mut gaps: Vec<Gap>,
+    released: &mut Released,
+) -> Vec<Arc<Generation>> {
+    let without = |generation: &Arc<Generation>| {
+        let is_in =
+            |chunk: &&Arc<Chunk>| gaps.iter().any(|gap| generation.number < gap.below && chunk.is_in(gap));
+        let zones: HashSet<ZoneId> =
+            generation.chunks().iter().filter(is_in).map(|chunk| chunk.run.zone).collect();
+        let (kept, gone) = generation.without(|chunk, _| zones.contains(&chunk.run.zone));
+        gaps.extend(gone.iter().map(|chunk| chunk.gap(generation.number)));
+        let kept = if gone.is_empty() { generation.clone() } else { Arc::new(kept) };
+        released.chunks.extend(gone);
+        kept
+    };
+    newest_first.iter().map(without).collect()
 }
 
 /// The figures of all generations together.

@@ -31,7 +31,7 @@ use crate::device::{DeviceError, ZoneId};
 use crate::generation::{Generation, List, MergeOutputs};
 use crate::hit_bits::HitBits;
 use crate::record::Record;
-use crate::segment::{Head, Kind};
+use crate::segment::{Gap, Head, Kind};
 use addresses::Addresses;
 use output::Output;
 use source::Source;
@@ -93,8 +93,8 @@ pub(crate) struct Merged {
     pub(crate) counts: MergeCounts,
     /// What was counted among the entries of the address run, if there is one.
     pub(crate) addresses: Option<AddressCounts>,
-    /// Whether a record of a collected generation went that said that an extent is superseded, and nothing else says so
-    /// for sure.
+    /// Whether a record of a collected generation went that may have said that an extent is superseded, and nothing
+    /// else says so for sure.
     pub(crate) lost_marks: bool,
 }
 
@@ -198,11 +198,11 @@ impl Outputs<'_> {
         Ok(())
     }
 
-    /// Ends the last segments.
-    fn end(&mut self, rooms: &mut dyn Rooms) -> Result<(), DeviceError> {
-        self.records.end(rooms)?;
+    /// Ends the last segments. The address run has these gaps.
+    fn end(&mut self, rooms: &mut dyn Rooms, gaps: Vec<Gap>) -> Result<(), DeviceError> {
+        self.records.end(rooms, Vec::new())?;
         match &mut self.addresses {
-            Some(addresses) => addresses.output.end(rooms),
+            Some(addresses) => addresses.output.end(rooms, gaps),
             None => Ok(()),
         }
     }
@@ -456,10 +456,19 @@ impl<'a> Merge<'a> {
 
     /// Ends the last segments.
     fn end(&mut self, rooms: &mut dyn Rooms) -> Result<(), DeviceError> {
-        self.result.end(rooms)?;
+        self.result.end(rooms, self.gaps())?;
         self.counts.pages_damaged = self.sources.iter().map(Source::pages_damaged).sum();
         self.stage = Stage::Done;
         Ok(())
+    }
+
+    /// Where the new address run may lack entries of older generations. After a crash a restart may find what this
+    /// merge would have taken out of the list: chunks with hashes that were lost, and chunks that were collected.
+    fn gaps(&self) -> Vec<Gap> {
+        let of_others = self.old_voids.iter().map(|hashes| Gap::new(hashes, self.result.number));
+        let of_collected = self.voids.iter().filter(|void| void.age < self.collected);
+        let of_collected = of_collected.map(|void| Gap::new(&void.hashes, self.sources[void.age].age() + 1));
+        of_others.chain(of_collected).collect()
     }
 
     /// The result, to be installed; `None` before [`Progress::Done`].
@@ -467,14 +476,16 @@ impl<'a> Merge<'a> {
         if self.stage != Stage::Done {
             return None;
         }
-        // A void of what was collected hides nothing: all that is older was collected, too.
-        let of_log = self.voids.into_iter().filter(|void| void.age >= self.collected);
-        let voids = of_log.map(|void| void.hashes).chain(self.old_voids).collect();
+        // A void of what was collected hides nothing: all that is older was collected, too. Its records may have had
+        // marks.
+        let (of_log, of_collected): (Vec<_>, Vec<_>) =
+            self.voids.into_iter().partition(|void| void.age >= self.collected);
+        let voids = of_log.into_iter().map(|void| void.hashes).chain(self.old_voids).collect();
         let of_log = (self.sources.len() > self.collected).then_some(self.renewed);
         let addresses = self.result.addresses.as_ref().map(|addresses| addresses.counts(of_log));
         Some(Merged {
             addresses,
-            lost_marks: self.lost_marks,
+            lost_marks: self.lost_marks || !of_collected.is_empty(),
             generation: Generation::of(self.result.records.into_segments()),
             address: self.result.addresses.and_then(Addresses::into_run),
             voids,

@@ -4,12 +4,14 @@ use crate::device::{Device, DeviceError, ZoneId};
 use crate::filter::Filter;
 use crate::page::PAYLOAD_BYTES;
 use crate::record::Record;
-use crate::segment::{Head, Kind, SegmentSummary, Writer, foot_pages_max};
+use crate::segment::{Gap, Head, Kind, SegmentSummary, Writer, foot_pages_max};
 
 /// Pages that stay free in every room behind a segment, for the empty segment that marks the end of the merge.
-const MARK_PAGES: u32 = 3;
+pub(super) const MARK_PAGES: u32 = 3;
 /// Pages that a record may take after the check that the segment is not full.
 const RECORD_PAGES: u32 = 2;
+/// Most gaps that the mark holds: its foot is one page with them.
+pub(super) const GAPS_MAX: usize = 128;
 
 /// Space for a segment: `pages` pages of a zone, from `first_page` on, which is where the zone's write pointer is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -142,14 +144,17 @@ impl<'a> Output<'a> {
         Ok(())
     }
 
-    /// Ends the last segment, and writes the mark of a complete merge behind it: an empty segment.
-    pub(super) fn end(&mut self, rooms: &mut dyn Rooms) -> Result<(), DeviceError> {
+    /// Ends the last segment, and writes the mark of a complete merge behind it: an empty segment that holds the gaps.
+    pub(super) fn end(&mut self, rooms: &mut dyn Rooms, gaps: Vec<Gap>) -> Result<(), DeviceError> {
         self.end_segment(rooms)?;
         let (Some(last), Some(room)) = (self.segments.last(), self.room.take()) else { return Ok(()) };
         let room = Room { first_page: last.first_page + last.pages, ..room };
         let sequence = rooms.sequence();
         self.begin(room, sequence, u64::MAX);
         self.rooms.pop();
+        if let Some(writer) = &mut self.writer {
+            writer.set_gaps(Gap::join(gaps, GAPS_MAX));
+        }
         self.end_segment(rooms)
     }
 

@@ -6,7 +6,7 @@ use crate::generation::{DataPages, Generations, Next, Released};
 use crate::hit_bits::HitBits;
 use crate::page::{self, PAYLOAD_BYTES};
 use crate::record::{Decoded, mix};
-use crate::segment::{Run, SegmentSummary, Writer};
+use crate::segment::{Gap, Run, SegmentSummary, Writer};
 use crate::test_devices::MemoryDevice;
 use larder_item::KeyHasher;
 use proptest::prelude::*;
@@ -118,6 +118,7 @@ struct Tier {
     dropped: Option<(u64, u64)>,
     step_pages: u64,
     last: MergeCounts,
+    lost_marks: bool,
 }
 
 /// What a lookup found: a version or a tombstone, nothing, or a page that cannot be read.
@@ -144,6 +145,7 @@ impl Tier {
             dropped: None,
             step_pages: 3,
             last: MergeCounts::default(),
+            lost_marks: false,
         }
     }
 
@@ -255,7 +257,7 @@ impl Tier {
             }
         }
         let merged = merge.finish().expect("it is done");
-        self.last = merged.counts;
+        (self.last, self.lost_marks) = (merged.counts, merged.lost_marks);
         if crashes {
             return None;
         }
@@ -593,6 +595,80 @@ fn a_crash_before_a_collected_part_is_released_brings_nothing_back() {
         let seen = tier.find(key.as_bytes(), 40);
         assert!(!matches!(&seen, Seen::Version(Version { value: Some(_), .. })), "{key}: {seen:?}");
     }
+}
+
+#[test]
+fn a_crash_after_a_page_was_lost_brings_nothing_back() {
+    // The page is of a chunk that stays, of one that is collected with the older generation, of one beside that.
+    for (collected, damaged) in [(1, 0), (1, 1), (2, 0), (2, 1)] {
+        let mut tier = Tier::new(60, 24, 1 << 20, 0);
+        let keys: Vec<String> = (0..60).map(|n| format!("key {n}")).collect();
+        let old = keys.iter().map(|key| (key.as_bytes().to_vec(), value("old")));
+        let others = (0..60).map(|n| (format!("other {n}").into_bytes(), value("other")));
+        tier.flush(&old.chain(others).collect());
+        tier.merge(None);
+        for half in keys.chunks(30) {
+            let new = value(&"new".repeat(600));
+            tier.flush(&half.iter().map(|key| (key.as_bytes().to_vec(), new.clone())).collect());
+        }
+        tier.merge(None);
+        let chunks: Vec<Run> =
+            tier.generations.list().newest_first()[0].chunks().iter().map(|chunk| chunk.run).collect();
+        assert!(chunks.len() > 1, "a part of it can be collected");
+        let page = (chunks[damaged].zone.0, chunks[damaged].first_data_page as u64 + 3);
+        tier.device.bad.lock().unwrap().insert(page);
+        tier.merge_and_collect(None, collected, true);
+        tier.device.bad.lock().unwrap().clear();
+        restart(&mut tier, 1 << 20);
+        for round in 0..2 {
+            let seen: Vec<Seen> = keys.iter().map(|key| tier.find(key.as_bytes(), 40)).collect();
+            assert!(!seen.contains(&Seen::Version(value("old"))), "{collected} {damaged} {round}: {seen:?}");
+            assert!(seen.iter().any(|seen| *seen != Seen::Nothing), "{collected} {damaged} {round}");
+            tier.merge_and_collect(None, 1, false);
+        }
+        // What the crash cost is lost once.
+        let items = |tier: &Tier| {
+            tier.generations.list().newest_first().iter().map(|generation| generation.items()).sum::<u64>()
+        };
+        let before = items(&tier);
+        restart(&mut tier, 1 << 20);
+        assert_eq!(items(&tier), before);
+    }
+}
+
+#[test]
+fn a_page_of_marks_that_is_lost_is_told() {
+    for is_damaged in [false, true] {
+        let mut tier = Tier::new(40, 24, 1 << 20, 0);
+        tier.dead_extents = true;
+        tier.flush(&versions(&[("a", Version { supersedes_extent: true, ..value("1") })]));
+        tier.merge(None);
+        let run = tier.generations.list().newest_first()[0].chunks()[0].run;
+        if is_damaged {
+            tier.device.bad.lock().unwrap().insert((run.zone.0, run.first_data_page as u64));
+        }
+        tier.merge_and_collect(None, 1, false);
+        assert_eq!(tier.lost_marks, is_damaged);
+    }
+}
+
+#[test]
+fn the_mark_of_a_merge_holds_many_gaps() {
+    let gaps: Vec<Gap> = (0..1000).rev().map(|n| Gap::new(&(n * 100..=n * 100 + n % 120), n % 7)).collect();
+    let joined = Gap::join(gaps.clone(), output::GAPS_MAX);
+    let holds = |gap: &Gap, other: &Gap| {
+        gap.first_hash <= other.first_hash && gap.last_hash >= other.last_hash && gap.below >= other.below
+    };
+    assert!(gaps.iter().all(|gap| joined.iter().any(|one| holds(one, gap))));
+    let mut tier = Tier::new(4, 24, 0, 0);
+    let head = tier.head(Kind::Address);
+    let mut writer = Writer::begin(&tier.device, ZoneId(2), 0, head.clone(), 16, 0, false);
+    writer.set_gaps(joined.clone());
+    assert!(writer.finish().unwrap().pages <= output::MARK_PAGES);
+    let found = crate::segment::read_foot(&tier.device, ZoneId(2), &head, 0, 24).unwrap().unwrap();
+    assert_eq!(found.gaps, joined);
+    assert_eq!(Gap::join(gaps[..3].to_vec(), output::GAPS_MAX).len(), 3);
+    assert!(Gap::join(Vec::new(), output::GAPS_MAX).is_empty());
 }
 
 #[test]

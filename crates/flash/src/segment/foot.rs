@@ -1,7 +1,8 @@
 //! The foot: the last pages of a segment, with everything that a restart needs of it.
 //!
 //! ```text
-//!  | numbers | fences | filter | histogram | hashes | superseded extents | extents | tombstones | zeros | trailer |
+//!  | numbers | fences | filter | histogram | hashes | superseded extents | extents
+//!  | tombstones | gaps | zeros | trailer |
 //! ```
 //!
 //! The trailer is at the very end of the payload of the last page: the CRC-32C of the foot, its bytes, its pages, and
@@ -9,7 +10,7 @@
 //! device does not know that end, a binary search finds the page: the pages of a segment are one run.
 
 use super::fields::Fields;
-use super::{ExtentEntry, HashList, Head, SegmentSummary, Tombstones};
+use super::{ExtentEntry, Gap, HashList, Head, SegmentSummary, Tombstones};
 use crate::device::{Device, DeviceError, PAGE_BYTES, PageBuffer, ZoneId};
 use crate::expiry_histogram::ExpiryHistogram;
 use crate::fence::Fences;
@@ -19,8 +20,8 @@ use crate::page::{self, PAYLOAD_BYTES};
 const MAGIC: u32 = u32::from_le_bytes(*b"LFOT");
 const TRAILER_BYTES: usize = 16;
 const VERSION: u32 = 1;
-/// Bytes of the numbers, of the lengths of the seven pieces, and of the histogram.
-const FIXED_BYTES: u64 = 4 + 3 * 4 + 2 * 8 + 7 * 4 + ExpiryHistogram::ENCODED_BYTES as u64;
+/// Bytes of the numbers, of the lengths of the eight pieces, and of the histogram.
+const FIXED_BYTES: u64 = 4 + 3 * 4 + 2 * 8 + 8 * 4 + ExpiryHistogram::ENCODED_BYTES as u64;
 
 /// See [`SegmentSummary`] for the fields.
 pub(super) struct Foot {
@@ -36,6 +37,7 @@ pub(super) struct Foot {
     pub(super) superseded_extents: Vec<(u64, u64)>,
     pub(super) extents: Vec<ExtentEntry>,
     pub(super) which_tombstones: Tombstones,
+    pub(super) gaps: Vec<Gap>,
 }
 
 /// Most pages that the foot of a segment without a filter takes.
@@ -75,6 +77,7 @@ impl Foot {
             superseded_extents: Vec::new(),
             extents: Vec::new(),
             which_tombstones: Tombstones::default(),
+            gaps: Vec::new(),
         }
     }
 
@@ -109,6 +112,10 @@ impl Foot {
             }
         });
         piece(&mut out, |out| self.which_tombstones.to_bytes(out));
+        piece(&mut out, |out| {
+            let numbers = self.gaps.iter().flat_map(|gap| [gap.first_hash, gap.last_hash, gap.below]);
+            numbers.for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
+        });
         let (crc, length) = (crc32c::crc32c(&out), out.len());
         let pages = (length + TRAILER_BYTES).div_ceil(PAYLOAD_BYTES);
         out.resize(pages * PAYLOAD_BYTES - TRAILER_BYTES, 0);
@@ -143,8 +150,13 @@ impl Foot {
             let mut fields = Fields(bytes);
             extents.push(ExtentEntry { hash: fields.long()?, page: fields.word()?, pages: fields.word()? });
         }
-        // Earlier servers wrote six pieces.
+        // Earlier servers wrote six pieces, or seven.
         let which_tombstones = Tombstones::from_bytes(fields.piece().unwrap_or_default())?;
+        let mut gaps = Vec::new();
+        for bytes in fields.piece().unwrap_or_default().as_chunks::<24>().0 {
+            let mut fields = Fields(bytes);
+            gaps.push(Gap { first_hash: fields.long()?, last_hash: fields.long()?, below: fields.long()? });
+        }
         (fences.pages() <= data_pages).then_some(Foot {
             data_pages,
             items,
@@ -158,6 +170,7 @@ impl Foot {
             superseded_extents,
             extents,
             which_tombstones,
+            gaps,
         })
     }
 
@@ -186,6 +199,7 @@ impl Foot {
             superseded_extents: self.superseded_extents,
             extents: self.extents,
             which_tombstones: self.which_tombstones,
+            gaps: self.gaps,
         }
     }
 }

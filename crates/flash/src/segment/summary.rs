@@ -5,6 +5,7 @@ use crate::device::ZoneId;
 use crate::expiry_histogram::ExpiryHistogram;
 use crate::fence::Fences;
 use crate::filter::Filter;
+use std::ops::RangeInclusive;
 
 /// The position of a record in an extents segment. These records are not sorted by hash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,6 +16,36 @@ pub(crate) struct ExtentEntry {
     pub(crate) page: u32,
     /// Number of pages that the record touches.
     pub(crate) pages: u32,
+}
+
+/// Hashes of which an address run may lack entries, or of which a newer version may have been lost: what older
+/// generations have of them does not count.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Gap {
+    /// The lowest hash.
+    pub(crate) first_hash: u64,
+    /// The highest hash.
+    pub(crate) last_hash: u64,
+    /// The older generations are those below this number.
+    pub(crate) below: u64,
+}
+
+impl Gap {
+    /// A gap of these hashes in all generations below `below`.
+    pub(crate) fn new(hashes: &RangeInclusive<u64>, below: u64) -> Gap {
+        Gap { first_hash: *hashes.start(), last_hash: *hashes.end(), below }
+    }
+
+    /// Gaps that contain all of these, at most `max`.
+    pub(crate) fn join(mut gaps: Vec<Gap>, max: usize) -> Vec<Gap> {
+        gaps.sort_unstable_by_key(|gap| gap.first_hash);
+        let joined = gaps.chunks(gaps.len().div_ceil(max).max(1)).map(|gaps| Gap {
+            first_hash: gaps[0].first_hash,
+            last_hash: gaps.iter().map(|gap| gap.last_hash).max().unwrap_or(0),
+            below: gaps.iter().map(|gap| gap.below).max().unwrap_or(0),
+        });
+        joined.collect()
+    }
 }
 
 /// The description of a written segment: its head, its position, and its foot.
@@ -53,4 +84,6 @@ pub(crate) struct SegmentSummary {
     pub(crate) extents: Vec<ExtentEntry>,
     /// Which records of a log segment are tombstones. Empty in segments of other kinds.
     pub(crate) which_tombstones: Tombstones,
+    /// The gaps of an address run, in the segment that marks its end. Empty in all other segments.
+    pub(crate) gaps: Vec<Gap>,
 }

@@ -1,7 +1,7 @@
 //! Writes a segment, page after page, in large appends.
 
 use super::foot::Foot;
-use super::{ExtentEntry, HashListBuilder, Head, Kind, SegmentSummary};
+use super::{ExtentEntry, Gap, HashListBuilder, Head, Kind, SegmentSummary};
 use crate::device::{Device, DeviceError, PAGE_BYTES, PageBuffer, ZoneId};
 use crate::expiry_histogram::ExpiryHistogram;
 use crate::fence::FenceBuilder;
@@ -143,6 +143,11 @@ impl<'a> Writer<'a> {
         self.foot.items += 1;
         self.foot.record_bytes += bytes.len() as u64;
         self.spill(bytes)
+    }
+
+    /// Notes the gaps of the address run that the segment marks the end of.
+    pub(crate) fn set_gaps(&mut self, gaps: Vec<Gap>) {
+        self.foot.gaps = gaps;
     }
 
     /// Makes sure that at least one byte fits into the page that is being filled.

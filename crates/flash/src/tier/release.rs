@@ -252,7 +252,8 @@ impl Release {
         if merged.lost_marks {
             let list = generations.list();
             let chunks = list.newest_first().iter().flat_map(|generation| generation.chunks());
-            let chunks = chunks.filter(|chunk| collected.contains(&chunk.run.zone));
+            let chunks =
+                chunks.filter(|chunk| chunk.supersedes_extents && collected.contains(&chunk.run.zone));
             generations.raise_unmarked_extents(chunks.map(|chunk| chunk.run.sequence + 1).max().unwrap_or(0));
         }
         let gone = generations.install(merged.generation, merged.address, &merged.voids, collected);
