@@ -1,4 +1,4 @@
-"""What has room on flash stays there, by the server's defaults, however often it is overwritten, and over a restart."""
+"""What has room on flash stays there, however often and fast it is overwritten, and over a restart."""
 
 import os
 import re
@@ -7,27 +7,27 @@ import subprocess
 import sys
 import unittest
 
-from process_support import TESTS, larder_only, program
+from process_support import TESTS, Case, larder_only, program
 
 PROGRAM = os.path.join(os.path.dirname(TESTS), "bench-compare", "flash_overwrite.py")
-# The tier sheds items where it gets too little of the processor or of the disk. So few are stored that it gets enough
-# on two cores beside two programs that never rest.
-STORES_PER_S = 10000
-# What of all items may have been shed nevertheless, percent. It depends on what else the machine does: beside two such
-# programs and another server under full load it was up to 7.
-SHED_MAX = 25.0
-RUN_SECONDS_MAX = 120
+# By default a store waits for flash 50 ms at most. The writers may get no turn for so long, on a machine that does
+# much else.
+SETTINGS = "[flash.tuning]\nstore-wait = 60000\n"
+RUN_SECONDS_MAX = 300
 
 
 @larder_only
-class Holds(unittest.TestCase):
+class Holds(Case):
     """Runs the program on a flash of 64 MiB."""
 
     def held(self, missing_max, alwa_max, *arguments):
-        """Fails if a value is wrong, if a larger part of the items is missing than was shed and so many percent beside,
-        or if more is written for each byte that was admitted."""
-        command = [sys.executable, PROGRAM, "--larder", program(), "--flash-mib", "64", "--rate", str(STORES_PER_S),
-                   *arguments]
+        """Fails if a value is wrong, an evicted item was shed, more than so many percent of the items are missing, or
+        more is written for each byte that was admitted. The client stores as fast as it can."""
+        settings = os.path.join(self.folder(), "settings.toml")
+        with open(settings, "w", encoding="utf-8") as file:
+            file.write(SETTINGS)
+        command = [sys.executable, PROGRAM, "--larder", program(), "--flash-mib", "64",
+                   "--args", "--config " + settings, *arguments]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                               start_new_session=True) as running:
             try:
@@ -43,9 +43,8 @@ class Holds(unittest.TestCase):
         self.assertEqual((items.group(2), found.group(2)), ("0", "0"), told)
         for name in ("quick_drops", "drops_forced", "drops_of_all", "range_drops"):
             self.assertEqual(figures[name], "0", told)
-        shed = 100 * int(figures["demotions_shed"]) / int(items.group(1))
-        self.assertLessEqual(shed, SHED_MAX, told)
-        self.assertLessEqual(100 - float(found.group(1)), shed + missing_max, told)
+        self.assertEqual(figures["demotions_shed"], "0", told)
+        self.assertLessEqual(100 - float(found.group(1)), missing_max, told)
         self.assertLessEqual(float(figures["alwa"]), alwa_max, told)
 
     def test_a_half_that_is_overwritten(self):

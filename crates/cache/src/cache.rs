@@ -131,7 +131,7 @@ impl Cache {
     /// Memory, and the way to flash.
     #[inline]
     pub(crate) fn levels(&self) -> Levels<'_> {
-        Levels { store: &self.store, demoter: self.demoter.as_ref() }
+        Levels { store: &self.store, demoter: self.demoter.as_ref(), is_urgent: false }
     }
 
     /// The number of the next worker.
@@ -438,6 +438,14 @@ impl Cache {
         }
     }
 
+    /// How long a store waits at most while memory is full and flash is behind, milliseconds. Without flash nothing
+    /// changes.
+    pub fn set_store_wait_max_ms(&self, wait_max_ms: u32) {
+        if let Some(demoter) = &self.demoter {
+            demoter.set_wait_max_ms(wait_max_ms);
+        }
+    }
+
     /// `flush_all`: everything stored up to now is gone, at once or when the clock reads `due_s`.
     pub fn flush(&self, due_s: Option<u32>) {
         match due_s {
@@ -495,6 +503,9 @@ impl Cache {
     pub fn tick(&self) -> u32 {
         let now_s = self.store.clock.tick();
         self.penalties.tick(now_s);
+        if let Some(demoter) = &self.demoter {
+            demoter.tell_shed(now_s, || self.totals());
+        }
         let due_s = self.flush_due_s.load(Ordering::Relaxed);
         if due_s != 0 && due_s <= now_s {
             // One of the threads that see the flush due carries it out, and the others wait for it. So a store after a

@@ -150,6 +150,12 @@ counters! {
     demoted,
     /// Evicted items that flash did not take because it was behind.
     demotions_shed,
+    /// Stores that waited for a moment because memory was full and flash was behind.
+    store_waits,
+    /// Evicted items that flash did not take because too few of its zones are erased.
+    shed_for_space,
+    /// Evicted items that flash did not take because its index is full.
+    shed_for_index,
     /// How often a thread waited because too many invalidations waited for the flash device.
     invalidation_waits,
     /// Evicted items that had been read, and that flash did not take because it was behind.

@@ -8,7 +8,7 @@
 //! [`Levels`] is what the callers hold: the store, and the [`Demoter`] if there is a flash tier.
 
 use crate::admission::{Admission, Admitted, Offered};
-use crate::counters::Counters;
+use crate::counters::{Counters, Totals};
 use crate::flash_level::{Exclusive, FlashLevel, to_unix_s};
 use crate::item_store::Destination;
 use crate::item_store::{ItemStore, Life};
@@ -17,18 +17,26 @@ use larder_flash::{Commit, Flash, FlashItem, Put, Recover};
 use larder_item::{Extension, FlashState, KeyHash, Location, PrefixesFull, State};
 use larder_memory::{Guard, Item, Value};
 use std::borrow::Cow;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// How long the keeper waits for flash before it goes on with a column, and how long between two looks.
-const FLASH_WAIT_MAX: Duration = Duration::from_millis(20);
-const FLASH_PAUSE: Duration = Duration::from_micros(200);
+/// How long the keeper waits for flash before it goes on with its other tasks, and how long between two looks.
+const FLASH_WAIT_MAX: Duration = Duration::from_millis(10);
+/// A device that has taken nothing for at least so long, in milliseconds, is not waited for.
+const STALL_MS_MIN: u32 = 1000;
+/// Seconds between two warnings that evicted items are lost.
+const TELL_SHED_EVERY_S: u32 = 60;
+const FLASH_PAUSE: Duration = Duration::from_micros(500);
 
 /// Memory, and the way to flash if there is a tier behind memory.
 #[derive(Clone, Copy)]
 pub(crate) struct Levels<'a> {
     pub(crate) store: &'a ItemStore,
     pub(crate) demoter: Option<&'a Demoter>,
+    /// Room is needed at once: items may be evicted although flash does not take them.
+    pub(crate) is_urgent: bool,
 }
 
 /// An item whose entry is about to be removed.
@@ -63,7 +71,7 @@ impl Levels<'_> {
         counters: &Counters,
     ) -> SentParts {
         match self.demoter {
-            Some(demoter) => demoter.send_parts(self.store, guard, hash, at, counters),
+            Some(demoter) => demoter.send_parts(self, guard, hash, at, counters),
             None => SentParts::None,
         }
     }
@@ -74,7 +82,7 @@ impl Levels<'_> {
     #[inline]
     pub(crate) fn leave(&self, guard: &Guard<'_>, leaving: &Leaving, counters: &Counters) {
         match self.demoter {
-            Some(demoter) => demoter.leave(self.store, guard, leaving, counters),
+            Some(demoter) => demoter.leave(self, guard, leaving, counters),
             None if self.store.leaving.is_told() => {
                 let item = guard.item(leaving.at);
                 if self.store.life(leaving.at, &item) == Life::Live {
@@ -142,19 +150,35 @@ impl Levels<'_> {
         }
     }
 
-    /// Items that are evicted while flash is behind are lost. So the keeper waits for flash a little, as long as
-    /// writers find free columns enough.
-    pub(crate) fn wait_for_flash(&self) {
-        let Some(demoter) = self.demoter else { return };
-        let memory = &self.store.memory;
-        let started = Instant::now();
-        while memory.available_columns() > self.store.free_columns_low()
-            && started.elapsed() < FLASH_WAIT_MAX
-            && demoter.flash.is_behind()
-        {
-            std::thread::sleep(FLASH_PAUSE);
-            memory.recycle();
+    /// Whether what is evicted now would be lost because the device is behind, and the device gets on: whoever needs
+    /// room waits for it a little.
+    pub(crate) fn holds_back(&self) -> bool {
+        if self.is_urgent {
+            return false;
         }
+        self.demoter.is_some_and(Demoter::is_waited_for) && self.evicts()
+    }
+
+    /// Makes stores look again that wait for room, if there are any.
+    pub(crate) fn tell_waiting(&self) {
+        if let Some(demoter) = self.demoter {
+            demoter.flash.tell_waiting();
+        }
+    }
+
+    /// The keeper waits a little while it is to hold back, and says whether it may evict now. Those who wait for room
+    /// look again whether they have waited for too long.
+    pub(crate) fn wait_for_flash(&self) -> bool {
+        let started = Instant::now();
+        while self.holds_back() {
+            if started.elapsed() >= FLASH_WAIT_MAX {
+                self.tell_waiting();
+                return false;
+            }
+            std::thread::sleep(FLASH_PAUSE);
+            self.store.memory.recycle();
+        }
+        true
     }
 }
 
@@ -163,6 +187,11 @@ pub(crate) struct Demoter {
     flash: Arc<Flash>,
     is_lazy: bool,
     has_journal: bool,
+    /// How long a store waits for a device that is behind, in milliseconds.
+    wait_max_ms: AtomicU32,
+    /// When it was last told what was shed, in seconds of the server's clock, and how much that was by then: of all,
+    /// for space, and for the index.
+    shed_told: Mutex<(u32, [u64; 3])>,
     /// A leaf in the order of locks: it is taken under a bucket's writer bit.
     admission: Mutex<Admission>,
     /// Held during a flush, so that the end of one flush is not taken for the end of another.
@@ -176,6 +205,8 @@ impl Demoter {
             flash: level.flash,
             is_lazy: level.exclusive == Exclusive::Lazy,
             has_journal: level.recover == Recover::Journal,
+            wait_max_ms: AtomicU32::new(level.store_wait_max_ms),
+            shed_told: Mutex::default(),
             admission: Mutex::new(Admission::new(level.admission)),
             flushing: Mutex::new(()),
         }
@@ -197,6 +228,23 @@ impl Demoter {
     #[inline]
     pub(crate) fn has_journal(&self) -> bool {
         self.has_journal
+    }
+
+    /// Whether the device is behind and gets on: it has taken something for as long as a store waits, or a second if
+    /// that is longer.
+    fn is_waited_for(&self) -> bool {
+        let most_ms = self.wait_max_ms.load(Relaxed).max(STALL_MS_MIN);
+        self.flash.is_behind() && self.flash.stalled_for_ms() <= u64::from(most_ms)
+    }
+
+    /// How long a store waits for a device that is behind.
+    pub(crate) fn wait_max(&self) -> Duration {
+        Duration::from_millis(self.wait_max_ms.load(Relaxed).into())
+    }
+
+    /// See [`Demoter::wait_max`].
+    pub(crate) fn set_wait_max_ms(&self, wait_max_ms: u32) {
+        self.wait_max_ms.store(wait_max_ms, Relaxed);
     }
 
     /// Another budget of bytes that are written to flash in a day; `None` = no bound.
@@ -264,12 +312,13 @@ impl Demoter {
 
     fn send_parts(
         &self,
-        store: &ItemStore,
+        levels: &Levels<'_>,
         guard: &Guard<'_>,
         hash: KeyHash,
         at: Location,
         counters: &Counters,
     ) -> SentParts {
+        let store = levels.store;
         let item = guard.item(at);
         if item.value_bytes() as usize <= self.flash.part_bytes_max()
             || store.life(at, &item) != Life::Live
@@ -278,7 +327,7 @@ impl Demoter {
             return SentParts::None;
         }
         let warmth = store.index.warmth_at(hash, at).unwrap_or(0);
-        if store.leaving.may_lose() && !self.is_admitted(store, hash, &item, warmth, counters) {
+        if store.leaving.may_lose() && !self.is_admitted(levels, hash, &item, warmth, counters) {
             return SentParts::Refused(at);
         }
         if self.put_parts(guard, hash, &item) == Put::Stored {
@@ -289,8 +338,8 @@ impl Demoter {
         }
     }
 
-    fn leave(&self, store: &ItemStore, guard: &Guard<'_>, leaving: &Leaving, counters: &Counters) {
-        self.leave_after(store, guard, leaving, counters, || {});
+    fn leave(&self, levels: &Levels<'_>, guard: &Guard<'_>, leaving: &Leaving, counters: &Counters) {
+        self.leave_after(levels, guard, leaving, counters, || {});
     }
 
     /// As [`Demoter::leave`]. `meanwhile` runs between the look at the item's life and the put, so that a test can be
@@ -298,19 +347,20 @@ impl Demoter {
     #[inline]
     fn leave_after(
         &self,
-        store: &ItemStore,
+        levels: &Levels<'_>,
         guard: &Guard<'_>,
         leaving: &Leaving,
         counters: &Counters,
         meanwhile: impl FnOnce(),
     ) {
+        let store = levels.store;
         let item = guard.item(leaving.at);
         let life = store.life(leaving.at, &item);
         meanwhile();
         let is_right = match life {
             // A flush may have come since the item's life was looked at: see `docs/internals/concurrency.md`.
             Life::Live => {
-                let (is_right, to) = self.demote(store, guard, leaving, &item, counters);
+                let (is_right, to) = self.demote(levels, guard, leaving, &item, counters);
                 store.leaving.tell(&item, to, &store.clock);
                 is_right && !store.is_flushed(leaving.at, &item)
             }
@@ -325,12 +375,13 @@ impl Demoter {
     /// where the item has gone.
     fn demote(
         &self,
-        store: &ItemStore,
+        levels: &Levels<'_>,
         guard: &Guard<'_>,
         leaving: &Leaving,
         item: &Item<'_>,
         counters: &Counters,
     ) -> (bool, Destination) {
+        let store = levels.store;
         // What flash has of a clean item is the same version: it may stay, whether flash takes this copy or not.
         let is_clean = item.state().has(State::CLEAN);
         let is_right = is_clean || self.has_hidden(item);
@@ -342,11 +393,11 @@ impl Demoter {
             SentParts::Refused(at) if at == leaving.at => return (is_right, Destination::Nowhere),
             SentParts::Sent(at) if at == leaving.at => {}
             _ if item.value_bytes() as usize > self.flash.part_bytes_max() => {
-                count_shed(item, leaving.warmth, counters);
+                self.count_shed(item, leaving.warmth, counters);
                 return (is_right, Destination::Nowhere);
             }
             _ => {
-                if !self.is_admitted(store, leaving.hash, item, leaving.warmth, counters) {
+                if !self.is_admitted(levels, leaving.hash, item, leaving.warmth, counters) {
                     return (is_right, Destination::Nowhere);
                 }
             }
@@ -396,20 +447,23 @@ impl Demoter {
     /// Whether an item goes to flash. Counts it if not.
     fn is_admitted(
         &self,
-        store: &ItemStore,
+        levels: &Levels<'_>,
         hash: KeyHash,
         item: &Item<'_>,
         warmth: u8,
         counters: &Counters,
     ) -> bool {
+        let store = levels.store;
         let offered = offered(store, hash, item, warmth);
-        let room = self.flash.room(offered.bytes);
+        // Where the keeper waits for the device, every item finds room.
+        let room =
+            if levels.is_urgent { self.flash.room(offered.bytes) } else { self.flash.room_of_all_buffers() };
         let mut admission = self.admission.lock().expect("no panic under this lock");
         let admitted = admission.judge(&offered, store.worth.get(), room, store.clock.now_s());
         drop(admission);
         match admitted {
             Admitted::Yes => {}
-            Admitted::Outranked => count_shed(item, warmth, counters),
+            Admitted::Outranked => self.count_shed(item, warmth, counters),
             Admitted::NeverRead | Admitted::First | Admitted::OverBudget => {
                 counters.admission_rejected.add(1);
             }
@@ -425,7 +479,39 @@ impl Demoter {
         let mut admission = self.admission.lock().expect("no panic under this lock");
         admission.note_shed(&offered, store.worth.get(), was_written);
         drop(admission);
-        count_shed(item, warmth, counters);
+        self.count_shed(item, warmth, counters);
+    }
+
+    /// Counts an item that is lost because the tier does not take it now, and why.
+    fn count_shed(&self, item: &Item<'_>, warmth: u8, counters: &Counters) {
+        counters.demotions_shed.add(1);
+        let is_read = warmth > 0 || item.state().has(State::FETCHED);
+        if is_read { &counters.shed_read } else { &counters.shed_unread }.add(1);
+        if self.flash.is_short_of_space() {
+            counters.shed_for_space.add(1);
+        } else if self.flash.is_index_full() {
+            counters.shed_for_index.add(1);
+        }
+    }
+
+    /// About once a second: logs what was shed lately, once a minute, and what helps.
+    pub(crate) fn tell_shed(&self, now_s: u32, totals: impl FnOnce() -> Totals) {
+        let mut told = self.shed_told.lock().expect("no panic under this lock");
+        if now_s < told.0.saturating_add(TELL_SHED_EVERY_S) {
+            return;
+        }
+        let totals = totals();
+        let now = [totals.demotions_shed, totals.shed_for_space, totals.shed_for_index];
+        let [all, space, index] = std::array::from_fn(|at| now[at].saturating_sub(told.1[at]));
+        *told = (now_s, now);
+        if all > 0 {
+            tracing::warn!(
+                "flash: {all} evicted items were lost lately, {space} because erased space is short (lower \
+                 flash.tuning.fill), {index} because the index is full (raise --flash-memory), the others because the \
+                 device was behind (admit less: --flash-admit, --flash-write-budget; or let stores wait longer: \
+                 flash.tuning.store-wait)"
+            );
+        }
     }
 
     /// Puts all parts of an item, without asking admission. The first part goes last: it makes the others findable.
@@ -513,13 +599,6 @@ fn offered(store: &ItemStore, hash: KeyHash, item: &Item<'_>, warmth: u8) -> Off
 /// Bytes of key and value.
 fn bytes_of(item: &Item<'_>) -> u64 {
     item.key().len() as u64 + u64::from(item.value_bytes())
-}
-
-/// Counts an item that is lost because the device is behind.
-fn count_shed(item: &Item<'_>, warmth: u8, counters: &Counters) {
-    counters.demotions_shed.add(1);
-    let is_read = warmth > 0 || item.state().has(State::FETCHED);
-    if is_read { &counters.shed_read } else { &counters.shed_unread }.add(1);
 }
 
 /// Reads the bytes of a chain of chunks one after another.
@@ -618,7 +697,7 @@ mod tests {
         let found = bucket.entries().next().expect("the item is in memory");
         let at = found.entry.location;
         let leaving = Leaving { hash, at, warmth: 0, parts: SentParts::None };
-        demoter.leave_after(store, &guard, &leaving, store.counters.keeper(), || meanwhile(&cache));
+        demoter.leave_after(&cache.levels(), &guard, &leaving, store.counters.keeper(), || meanwhile(&cache));
         bucket.remove(&found);
         drop(bucket);
         match worker.fetch(1, hash, key) {

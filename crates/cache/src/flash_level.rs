@@ -28,7 +28,13 @@ pub struct FlashLevel {
     /// What the tier was opened with. With [`Recover::Journal`], a store over a key that flash may hold is an
     /// invalidation that is committed before the store is answered.
     pub recover: Recover,
+    /// How long a store waits at most while memory is full and the device is behind, milliseconds. Then something is
+    /// evicted that flash does not take.
+    pub store_wait_max_ms: u32,
 }
+
+/// See [`FlashLevel::store_wait_max_ms`].
+pub const STORE_WAIT_MAX_MS: u32 = 50;
 
 impl From<Arc<Flash>> for FlashLevel {
     fn from(flash: Arc<Flash>) -> FlashLevel {
@@ -37,6 +43,7 @@ impl From<Arc<Flash>> for FlashLevel {
             exclusive: Exclusive::default(),
             admission: AdmissionOptions::default(),
             recover: Recover::default(),
+            store_wait_max_ms: STORE_WAIT_MAX_MS,
         }
     }
 }

@@ -88,7 +88,7 @@ pub use clock::Clock;
 pub use column_bytes::ColumnBytes;
 pub use commands::{Arith, ArithOutcome, Delete, DeleteOutcome, Mode, Store, StoreOutcome, Touched};
 pub use counters::{Counter, Counters, Totals};
-pub use flash_level::{Exclusive, FlashLevel};
+pub use flash_level::{Exclusive, FlashLevel, STORE_WAIT_MAX_MS};
 pub use hot_keys::{HotKey, HotKeys, HotKeysReport};
 pub use item_store::{Departure, Destination};
 pub use larder_allocation::{

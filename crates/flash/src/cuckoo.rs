@@ -366,12 +366,43 @@ impl<const SLOTS: usize, const SLOT_BITS: u32, const TAG_BITS: u32> Cuckoo<SLOTS
         self.stashed.store(self.stashed.load(Relaxed) - 1, Release);
     }
 
+    /// The lowest bit of each slot of a word.
+    const LOWEST: u64 = {
+        let (mut bits, mut slot) = (0, 0);
+        while slot < SLOTS / Self::WORDS {
+            bits |= 1 << (slot as u32 * SLOT_BITS);
+            slot += 1;
+        }
+        bits
+    };
+
+    /// Whether some slot of a word has this payload. Yes may be wrong.
+    #[inline]
+    fn may_have(word: u64, payload: u64) -> bool {
+        const { assert!(TAG_BITS > 0) };
+        // Of each slot only the payload is left, so that the highest bit is 0. It becomes 1 where 1 is taken from 0.
+        let (payloads, highest) =
+            ((u64::MAX >> (64 - Self::PAYLOAD_BITS)) * Self::LOWEST, Self::LOWEST << (SLOT_BITS - 1));
+        let differs = (word ^ (payload * Self::LOWEST)) & payloads;
+        differs.wrapping_sub(Self::LOWEST) & highest != 0
+    }
+
     /// Removes all entries to whose payload `dead` says yes, and says how many. It takes the lock for 4096 buckets at a
     /// time, and calls `between` after each time. Meanwhile [`Cuckoo::insert`] must get the same `dead`, or it may move
-    /// dead entries to buckets that were swept already.
-    pub(crate) fn sweep(&self, dead: impl Fn(u64) -> bool, between: &mut dyn FnMut()) -> u64 {
+    /// dead entries to buckets that were swept already. `few` has all payloads of which `dead` says yes, if they are
+    /// few: then most buckets are passed over quickly.
+    pub(crate) fn sweep(
+        &self,
+        dead: impl Fn(u64) -> bool,
+        few: Option<&[u16]>,
+        between: &mut dyn FnMut(),
+    ) -> u64 {
         const BUCKETS: u64 = 4096;
         let goes = |slot: u64| slot != 0 && dead(slot & (u64::MAX >> (64 - Self::PAYLOAD_BITS)));
+        let is_passed_over = |word: u64| match few {
+            Some(few) => !few.iter().fold(false, |found, id| found | Self::may_have(word, u64::from(*id))),
+            None => word == 0,
+        };
         let mut all = 0;
         for begin in (0..self.buckets).step_by(BUCKETS as usize) {
             let mut writer = self.lock();
@@ -379,8 +410,11 @@ impl<const SLOTS: usize, const SLOT_BITS: u32, const TAG_BITS: u32> Cuckoo<SLOTS
             let end = (begin + BUCKETS).min(self.buckets);
             for word in &self.words[begin as usize * Self::WORDS..end as usize * Self::WORDS] {
                 let before = word.load(Relaxed);
+                if is_passed_over(before) {
+                    continue;
+                }
                 let mut after = before;
-                for slot in 0..if before == 0 { 0 } else { SLOTS / Self::WORDS } {
+                for slot in 0..SLOTS / Self::WORDS {
                     if goes(Self::part(before, slot)) {
                         after &= !(Self::SLOT_MASK << (slot as u32 * SLOT_BITS));
                         removed += 1;

@@ -119,7 +119,8 @@ impl ExtentTable {
     /// at a time; `between` is called now and then, without the writer's lock.
     pub fn sweep_zone(&self, addresses: Range<u64>, between: &mut dyn FnMut()) -> u64 {
         self.mark_dying(&addresses);
-        let swept = self.table.sweep(|payload| addresses.contains(&Extent::unpack(payload).address), between);
+        let swept =
+            self.table.sweep(|payload| addresses.contains(&Extent::unpack(payload).address), None, between);
         self.mark_dying(&(0..0));
         swept
     }

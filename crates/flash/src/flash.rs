@@ -23,7 +23,7 @@ use crate::tier::space::Space;
 use crate::tier::stats::{FlashStats, MemoryUse};
 use crate::tier::status::{NAP, Status};
 use crate::tier::survivors::Survivors;
-use crate::tier::threads::{Threads, lower_priority};
+use crate::tier::threads::Threads;
 use crate::tier::walk::{Place, Walk};
 use crate::tier::writer::LogWriter;
 use larder_item::{KeyHash, KeyHasher, PrefixesFull};
@@ -213,6 +213,29 @@ impl Flash {
         self.meta.is_on() && self.log.is_behind()
     }
 
+    /// Whether so few zones are erased that only what has to be appended still is.
+    pub fn is_short_of_space(&self) -> bool {
+        self.space.is_down_to_reserve()
+    }
+
+    /// For how long the device has taken nothing of a segment, milliseconds. It may have been given nothing.
+    pub fn stalled_for_ms(&self) -> u64 {
+        self.status.stalled_for_ms()
+    }
+
+    /// Somebody waits until the device is not behind any more. [`Fetcher::fd`] of each reader becomes readable then,
+    /// and with [`Flash::tell_waiting`].
+    pub fn want_room(&self) {
+        self.status.want_room();
+    }
+
+    /// Makes those look again who wait for room, if there are any.
+    pub fn tell_waiting(&self) {
+        if self.status.take_room_wanted() {
+            self.meta.tell();
+        }
+    }
+
     /// Whether the index of the log is so full that the next puts may be shed.
     pub fn is_index_full(&self) -> bool {
         self.meta.is_on() && self.log.is_index_full()
@@ -221,6 +244,13 @@ impl Flash {
     /// The room in the buffers for items of this length, key and value together.
     pub fn room(&self, item_bytes: u64) -> Room {
         self.log.room(item_bytes)
+    }
+
+    /// The same while all buffers are empty.
+    pub fn room_of_all_buffers(&self) -> Room {
+        let buffer_bytes = self.shape.buffer.record_bytes() as u64;
+        let all_bytes = u64::from(self.shape.buffers) * buffer_bytes;
+        Room { free_bytes: all_bytes, buffer_bytes, all_bytes }
     }
 
     /// Whether tombstones wait for room.
@@ -405,7 +435,6 @@ impl Flash {
         self.threads
             .start("flash-write", move |status| status.work_until_stopped(|| writer.write_sealed()))?;
         self.threads.start("flash-reclaim", move |status| {
-            lower_priority();
             status.work_until_stopped(|| reclaim.round());
         })?;
         if self.status.is_recovering() {

@@ -41,6 +41,9 @@ const MARKS_MAX: u64 = 1 << 16;
 /// The other set of marks is used when one in 8 is set.
 const MARKED_PART: u64 = 8;
 
+/// Up to 12 numbers, a sweep compares all slots of a bucket with each of them at once.
+const FEW_IDS: usize = 12;
+
 /// A set of numbers of segments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IdSet([u64; ID_WORDS]);
@@ -356,7 +359,13 @@ impl LogTable {
     /// writer's lock.
     pub fn sweep(&self, dead: &IdSet, between: &mut dyn FnMut()) -> u64 {
         self.give_up(dead);
-        let swept = either!(&self.table, table => table.sweep(|id| dead.contains(id as u16), between));
+        let (mut few, mut count) = ([0; FEW_IDS], 0);
+        for id in (1..=self.id_max()).filter(|id| dead.contains(*id)) {
+            few.get_mut(count).into_iter().for_each(|at| *at = id);
+            count += 1;
+        }
+        let few = few.get(..count);
+        let swept = either!(&self.table, table => table.sweep(|id| dead.contains(id as u16), few, between));
         self.give_up(&IdSet::new());
         self.overflow.sets.lock().expect("no panic under this lock").forget(dead, &self.overflow);
         swept

@@ -229,7 +229,7 @@ impl Pass {
                 slice.yield_if_due(|| store.memory.available_columns() > store.free_columns_low());
                 // Each item that flash does not take may need an invalidation.
                 levels.wait_for_invalidations(counters);
-                if may_evict && !levels.can_evict() {
+                if may_evict && (!levels.can_evict() || levels.holds_back()) {
                     return Emptied::NoRoom;
                 }
             }
@@ -511,7 +511,7 @@ impl Settle<'_, '_> {
     /// Decides about a chunk of a large value: if its owner can still be found, the whole item goes. Large items are
     /// never moved, for that would copy megabytes.
     fn chunk(&mut self, met: &Met) -> Emptied {
-        let Levels { store, demoter } = self.levels;
+        let Levels { store, demoter, .. } = self.levels;
         // Only this pass moves an owner. If a writer replaces it meanwhile, nothing refers to the parts that were sent.
         let parts = if demoter.is_some() && self.may_evict {
             let owner = self.owner_of(met, &store.index.lock(met.hash));
@@ -701,7 +701,7 @@ mod tests {
         let asked = Arc::new(AtomicUsize::new(0));
         let mut selector = Selector::new(Box::new(Asked(asked.clone())));
         let mut pass = Pass::new(store.memory.register());
-        let levels = Levels { store: &store, demoter: None };
+        let levels = Levels { store: &store, demoter: None, is_urgent: false };
         let mut empty = || {
             store.memory.recycle();
             let victim = Selector::chosen_by_caller(column, true);

@@ -218,11 +218,16 @@ impl Round<'_> {
             && self.goes_on()
             && memory.available_columns() + memory.returning_columns() < self.store.free_columns_target()
         {
-            self.levels.wait_for_flash();
-            if !self.keeper.lock().reclaim(self.levels, Need::FreeColumn, &mut self.slice) {
+            if !self.levels.wait_for_flash() {
+                self.keeper.wake();
+                break;
+            }
+            let has_reclaimed = self.keeper.lock().reclaim(self.levels, Need::FreeColumn, &mut self.slice);
+            if !has_reclaimed && !self.levels.holds_back() {
                 break;
             }
             memory.recycle();
+            self.levels.tell_waiting();
         }
     }
 

@@ -13,6 +13,7 @@ use larder_flash::{Begun, Commit, CommitListener, Fetcher, Found, Stamp};
 use larder_item::{KeyHash, Location, State};
 use larder_temperature::{Digest, Reference};
 use std::os::fd::RawFd;
+use std::time::Duration;
 
 /// The result of a lookup on flash.
 #[derive(Debug)]
@@ -162,6 +163,48 @@ impl Worker {
     pub fn fetch_fd(&self) -> Option<RawFd> {
         let commits = self.flash.commits.as_ref().map(CommitListener::fd);
         self.flash.fetcher.as_ref().map(|fetcher| fetcher.fd()).or(commits)
+    }
+
+    /// Whether a store has to wait before it is executed: memory has no room for it yet, or so little that the rest is
+    /// needed soon while what would have to be evicted would be lost, because the device is behind. Without a wait the
+    /// store is executed all the same.
+    #[inline]
+    pub fn waits_for_flash(&self) -> bool {
+        let store = &self.cache.store;
+        self.cache.demoter.is_some()
+            && store.memory.available_columns() <= store.free_columns_low()
+            && self.flash.columns_taken >= self.flash.takes_until
+            && self.has_to_wait()
+    }
+
+    #[inline(never)]
+    fn has_to_wait(&self) -> bool {
+        let store = &self.cache.store;
+        store.memory.recycle();
+        let available = store.memory.available_columns();
+        let levels = self.cache.levels();
+        available <= store.free_columns_low()
+            && levels.evicts()
+            && (available <= store.reserved_columns() || levels.holds_back())
+    }
+
+    /// A store waits: [`Worker::fetch_fd`] becomes readable when [`Worker::waits_for_flash`] may say no, and from time
+    /// to time before that.
+    pub fn want_room(&self) {
+        if let Some(demoter) = &self.cache.demoter {
+            demoter.flash().want_room();
+            self.cache.keeper.wake();
+        }
+    }
+
+    /// A store has waited long enough: until the worker has taken one more column, [`Worker::waits_for_flash`] says no.
+    pub fn wait_no_longer(&mut self) {
+        self.flash.takes_until = self.flash.columns_taken + 1;
+    }
+
+    /// How long a store waits at most: see [`Worker::waits_for_flash`].
+    pub fn store_wait_max(&self) -> Duration {
+        self.cache.demoter.as_ref().map_or(Duration::ZERO, Demoter::wait_max)
     }
 
     /// How many fetches may be under way at once; 0 if there is no flash.

@@ -14,6 +14,9 @@ pub(super) struct FlashSide {
     pub(super) part_fetches: Vec<u64>,
     /// The last invalidation that must be durable before the present requests are answered.
     pub(super) commit: Cell<Option<Commit>>,
+    /// How many columns the worker has taken, and up to which number it takes them although flash is behind.
+    pub(super) columns_taken: u64,
+    pub(super) takes_until: u64,
 }
 
 impl FlashSide {
@@ -28,6 +31,13 @@ impl FlashSide {
             let commits = flash.commit_listener();
             commits.inspect_err(|error| tracing::error!("a worker hears late of commits: {error}")).ok()
         });
-        FlashSide { fetcher, commits, part_fetches: Vec::new(), commit: Cell::new(None) }
+        FlashSide {
+            fetcher,
+            commits,
+            part_fetches: Vec::new(),
+            commit: Cell::new(None),
+            columns_taken: 0,
+            takes_until: 0,
+        }
     }
 }

@@ -7,7 +7,7 @@
 use super::Worker;
 use super::chain::{Piece, RecordFields};
 use super::open_columns::Place;
-use crate::demoter::{Leaving, SentParts};
+use crate::demoter::{Leaving, Levels, SentParts};
 use crate::item_store::Life;
 use crate::penalties::Price;
 use crate::sizing::UseRecord;
@@ -51,6 +51,8 @@ pub(super) enum Published {
 /// How long a writer helps the pass, and waits for other workers to pass their quiescent points, before it gives up for
 /// lack of room. A worker passes one within microseconds, unless the machine has taken its CPU away.
 const ROOM_WAIT_MAX: Duration = Duration::from_secs(1);
+/// For so long a worker that has no column waits for a device that is behind. Its other requests wait as well.
+const HELD_BACK_MAX: Duration = Duration::from_millis(5);
 /// So often a waiting writer only yields. After that it sleeps between its looks.
 const ROOM_YIELDS: u32 = 64;
 const ROOM_SLEEP: Duration = Duration::from_micros(50);
@@ -203,6 +205,7 @@ impl Worker {
                 if self.cache.store.is_short_of_columns() {
                     self.cache.keeper.wake();
                 }
+                self.flash.columns_taken += 1;
                 return Some(open);
             }
             if !self.cache.keeper.can_help(self.cache.levels()) {
@@ -212,6 +215,10 @@ impl Worker {
                 self.counters().starved.add(1);
                 Instant::now()
             });
+            // A store whose wait for flash is over waits no more. What finds no column here without a wait before, such
+            // as a part of a large value, waits a moment for the keeper.
+            let is_urgent =
+                self.flash.columns_taken < self.flash.takes_until || started.elapsed() > HELD_BACK_MAX;
             let is_late = started.elapsed() > ROOM_WAIT_MAX && !self.cache.levels().waits_for_room();
             // Where items leave memory only for flash, a pass whose items flash refuses moves them, and gives no room
             // however often it is repeated.
@@ -221,11 +228,12 @@ impl Worker {
             // Let go of everything, so that retired columns can come back; then help, then let others run.
             self.quiesce();
             self.cache.keeper.wake();
+            let levels = Levels { is_urgent, ..self.cache.levels() };
             let (store, memory) = (&self.cache.store, &self.cache.store.memory);
             // Columns enough may be on their way back already. Then only the quiescent points of other workers are
             // missing, and to reclaim more would empty the cache while one of them is slow.
-            let helped = memory.returning_columns() < store.free_columns_target()
-                && self.cache.keeper.help(self.cache.levels());
+            let helped =
+                memory.returning_columns() < store.free_columns_target() && self.cache.keeper.help(levels);
             memory.recycle();
             if helped {
                 continue;
@@ -235,6 +243,7 @@ impl Worker {
             let is_hopeless = memory.returning_columns() == 0
                 && memory.available_columns() <= left_free
                 && memory.releasing_slabs() == 0
+                && (is_urgent || self.cache.demoter.is_none())
                 && !self.cache.levels().waits_for_flash();
             if is_hopeless || is_late {
                 return None;

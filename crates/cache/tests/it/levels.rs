@@ -358,6 +358,49 @@ fn a_stalled_device_costs_no_other_items_and_serves_nothing_old() {
 }
 
 #[test]
+fn a_store_waits_for_flash_and_nothing_is_lost_until_it_waits_no_longer() {
+    let device = FaultyDevice::new(Arc::new(MemoryDevice::new(256, 256)));
+    let mut both = Both::open(device.clone(), |level, _| level.store_wait_max_ms = 60_000);
+    let mut number = 0;
+    let mut store_until_it_waits = |both: &mut Both| {
+        for _ in 0..20_000 {
+            if both.worker.waits_for_flash() {
+                both.cache.tend();
+                both.worker.quiesce();
+                if both.worker.waits_for_flash() {
+                    return;
+                }
+            }
+            number += 1;
+            both.set(&key_of("item", number), &value_of("item", number));
+        }
+        panic!("the buffers of flash have no end");
+    };
+    for _ in 0..3 {
+        device.close_gate();
+        store_until_it_waits(&mut both);
+        assert!(both.flash.is_behind());
+        device.open_gate();
+        while both.worker.waits_for_flash() {
+            both.settle();
+        }
+    }
+    let totals = both.cache.totals();
+    assert!(totals.demoted > 0 && totals.demotions_shed == 0, "{totals:?}");
+    device.close_gate();
+    store_until_it_waits(&mut both);
+    // Each time the worker takes one more column. Some are left for those that do not wait.
+    for _ in 0..200 {
+        both.worker.wait_no_longer();
+        assert!(!both.worker.waits_for_flash());
+        store_until_it_waits(&mut both);
+    }
+    let totals = both.cache.totals();
+    assert!(totals.demotions_shed > 0 && totals.store_no_memory == 0, "{totals:?}");
+    device.open_gate();
+}
+
+#[test]
 fn without_eviction_items_leave_memory_only_for_flash() {
     const COUNT: usize = 10_000;
     let device = FaultyDevice::new(Arc::new(MemoryDevice::new(256, 256)));

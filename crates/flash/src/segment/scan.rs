@@ -110,6 +110,18 @@ impl<'a> Scan<'a> {
         }
     }
 
+    /// Hashes of the next records, as far as they were read: as many as `room` has room for. Returns how many.
+    pub(crate) fn ahead(&self, room: &mut [u64]) -> usize {
+        let (mut at, mut count) = (self.at, 0);
+        while count < room.len().min(self.items_left as usize)
+            && let Decoded::Whole(record, bytes) = Record::decode(&self.payload[at..], self.cas_base)
+        {
+            room[count] = record.hash(self.hasher);
+            (at, count) = (at + bytes, count + 1);
+        }
+        count
+    }
+
     /// Reads the next pages.
     fn fill(&mut self) -> Result<(), ScanError> {
         if self.pages_left == 0 {

@@ -166,6 +166,18 @@ impl Segment {
         (fresh as u128 * (self.record_bytes - superseded) as u128 / self.record_bytes.max(1) as u128) as u64
     }
 
+    /// Length of tombstones that are needed as long as the oldest extents segment has this sequence, bytes: those that
+    /// say which extents are superseded. How many of them were superseded themselves is an estimate.
+    pub(crate) fn marking_bytes(&self, oldest_extents: u64) -> u64 {
+        if !self.marks_extents || oldest_extents >= self.sealed_sequence {
+            return 0;
+        }
+        let tombstones = self.record_bytes.saturating_sub(self.histogram.live_bytes(0));
+        let superseded = self.superseded_bytes.load(Ordering::Relaxed).min(self.record_bytes);
+        (tombstones as u128 * (self.record_bytes - superseded) as u128 / self.record_bytes.max(1) as u128)
+            as u64
+    }
+
     /// Pages in which every record of this hash begins.
     pub(crate) fn pages_of(&self, hash: u64) -> Option<PageRun> {
         let pages = self.fences.page(hash);

@@ -39,6 +39,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 /// A CAS number that is lower than the highest one by less than this is stored in four bytes.
 const CAS_WINDOW: u64 = 3 << 30;
+/// With fewer free buffers the device is behind.
+const BUFFERS_LOW: u32 = 2;
 /// Seconds between two warnings that ranges of hashes are dropped.
 const WARN_EVERY_S: u32 = 10;
 /// The part of the log table, percent, that is kept for tombstones and for what a reclaim appends again.
@@ -128,6 +130,8 @@ pub(crate) struct Log {
     warned_unix_s: AtomicU32,
     /// See [`Log::progress`].
     progress: AtomicU64,
+    /// How many buffers are free: what the append lock guards, for those who need not know it to the buffer.
+    free_buffers: AtomicU32,
     /// What the next sweep of the log table takes out. Held by the thread that sweeps: one at a time.
     sweeping: Mutex<Retired>,
 }
@@ -165,6 +169,7 @@ impl Log {
             superseded_bytes: AtomicU64::new(0),
             warned_unix_s: AtomicU32::new(0),
             progress: AtomicU64::new(0),
+            free_buffers: AtomicU32::new(shape.buffers),
             sweeping: Mutex::default(),
         }
     }
@@ -331,6 +336,7 @@ impl Log {
         let sequence = self.meta().next_sequence().ok_or(NoRoom)?;
         let id = if kind == Kind::Log { append.ids.pop().ok_or(NoRoom)? } else { 0 };
         let content = append.free.pop().ok_or(NoRoom)?;
+        self.free_buffers.store(append.free.len() as u32, SeqCst);
         let cas_base = append.cas_max.saturating_sub(CAS_WINDOW);
         let buffer = Arc::new(Buffer::new(id, sequence, kind, cas_base, self.status().now(), content));
         match kind {
@@ -496,9 +502,11 @@ impl Log {
         let own = self.push(append, Kind::Extents, hash, record, By::Put)?;
         self.kill_extents(append, query, Some(own));
         // The log gets a tombstone if it has an older version, which would be found again when the extent's zone is
-        // erased, or if older extents are dead, because the tombstone carries on their mark. A later part has only one
-        // version.
-        if query.part == 0 && (marked || self.lookup.log_may_hold(hash)) {
+        // erased. Older extents that are dead need none: a restart finds this one too, which is newer. But a crash may
+        // lose this one with its buffer, so with a journal the tombstone carries on their mark. A later part has only
+        // one version.
+        let marks = marked && self.meta().has_journal();
+        if query.part == 0 && (marks || self.lookup.log_may_hold(hash)) {
             let tombstone = Record { cas: own, ..Record::tombstone(record.key, marked) };
             match self.push(append, Kind::Log, hash, &tombstone, By::Tombstone) {
                 Ok(sequence) => {
@@ -697,6 +705,7 @@ impl Log {
     /// The device has taken pages of a segment.
     pub(crate) fn note_progress(&self) {
         self.progress.fetch_add(1, Relaxed);
+        self.status().note_progress();
     }
 
     /// Makes a segment that was written one that is found on the device. `order` has the numbers of the records that
@@ -755,12 +764,21 @@ impl Log {
             records = content.live() as u64;
             content.clear();
             append.free.push(content);
+            self.free_buffers.store(append.free.len() as u32, SeqCst);
         }
         // Under the lock: a flush that came after this may leave other journal records to this segment.
         self.meta().segment_durable(buffer.sequence);
         drop(append);
         if buffer.kind != Kind::Extents && !written {
             self.free_ids(&[buffer.id], records);
+        }
+        self.tell_room();
+    }
+
+    /// Tells those who wait for room in the buffers, if there is some now.
+    pub(crate) fn tell_room(&self) {
+        if !self.is_behind() && self.status().take_room_wanted() {
+            self.meta().tell();
         }
     }
 
@@ -804,7 +822,7 @@ impl Log {
 
     /// Whether the device is behind: so few buffers are free that the next puts may be shed.
     pub(crate) fn is_behind(&self) -> bool {
-        self.append().free.len() < 2 || self.space.is_down_to_reserve()
+        self.free_buffers.load(SeqCst) < BUFFERS_LOW || self.space.is_down_to_reserve()
     }
 
     /// Whether the index is full: the log table has so few entries left, or numbers of segments, that the next puts may
@@ -837,9 +855,9 @@ impl Log {
         self.append().dead.oldest()
     }
 
-    /// Whether at least `count` numbers of the log table are free.
-    pub(crate) fn has_ids(&self, count: usize) -> bool {
-        self.append().ids.len() >= count
+    /// Whether hardly any numbers of the log table are free: a merge is to free some.
+    pub(crate) fn is_short_of_ids(&self) -> bool {
+        self.append().ids.len() < forget::IDS_KEPT
     }
 
     /// The highest CAS number seen.

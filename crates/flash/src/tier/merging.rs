@@ -31,8 +31,6 @@ const ROOM_PAGES_MIN: u32 = 8;
 const TABLE_FULL_PERCENT: u64 = 85;
 /// How many of the zones the log takes where its table cannot hold all items that the device can, percent.
 const LOG_PERCENT: u8 = 10;
-/// Numbers of the log table beyond one for each buffer that are kept free.
-const IDS_SPARE: usize = 2;
 /// A merge collects unless there is room for 3 merges. With less room, what is put during a merge finds no zone.
 const MERGES_AHEAD: usize = 3;
 /// The garbage of a zone, as a share of it, for which a merge collects it: the least where there is hardly an erased
@@ -141,9 +139,8 @@ impl Merging {
             self.log.set_table_full();
             self.log.set_close_zone(true);
         }
-        let is_crowded = self.lookup.index.is_table_filled(TABLE_FULL_PERCENT)
-            || !self.log.has_ids(self.shape.buffers as usize + IDS_SPARE)
-            || table_full;
+        let is_crowded =
+            self.lookup.index.is_table_filled(TABLE_FULL_PERCENT) || self.log.is_short_of_ids() || table_full;
         let zones = self.device.geometry().zones;
         // A table that will be full before the device is cannot save a merge. The sooner what is superseded is in
         // generations, the sooner it is counted and collected.

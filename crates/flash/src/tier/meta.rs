@@ -428,13 +428,18 @@ impl Meta {
     fn tell_commits(&self) {
         let committed = if self.commits_nothing() { u64::MAX } else { self.log.committed() };
         if self.told.swap(committed, SeqCst) != committed {
-            let mut listeners = self.listeners.lock().expect("no panic under this lock");
-            listeners.retain(|listener| {
-                let Some(event) = listener.upgrade() else { return false };
-                let _ = rustix::io::write(&*event, &1u64.to_ne_bytes());
-                true
-            });
+            self.tell();
         }
+    }
+
+    /// Tells the listeners that there is news: of commits, or of room.
+    pub(crate) fn tell(&self) {
+        let mut listeners = self.listeners.lock().expect("no panic under this lock");
+        listeners.retain(|listener| {
+            let Some(event) = listener.upgrade() else { return false };
+            let _ = rustix::io::write(&*event, &1u64.to_ne_bytes());
+            true
+        });
     }
 
     /// Marks the device as cleanly closed.

@@ -97,7 +97,9 @@ impl Reclaim {
             }
             Work::Greedy(garbage_percent) => self.reclaim_greedily(garbage_percent),
         };
-        worked || released || self.reclaim_for_entries()
+        let has_worked = worked || released || self.reclaim_for_entries();
+        self.log.tell_room();
+        has_worked
     }
 
     /// Drops what could not be read, or what is oldest.

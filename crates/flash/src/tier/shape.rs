@@ -21,6 +21,9 @@ const SEGMENT_PAGES_MIN: u64 = 8;
 const PART_BYTES_MAX: usize = 1 << 20;
 /// A record is an extent if its key and value are longer together, bytes.
 pub(crate) const EXTENT_BYTES: usize = 2048;
+/// How many buffers there are at least, and at most.
+const BUFFERS_MIN: u64 = 3;
+const BUFFERS_MAX: u64 = 8;
 /// Numbers of segments that the widest log table has.
 const WIDE_IDS: u64 = 2047;
 
@@ -110,7 +113,26 @@ impl Shape {
         })
     }
 
+    /// More buffers hold more of what is evicted while the writer waits for the device or for its turn. They may cost
+    /// the log table a third, and a 64th of all zones, which are kept erased for them.
     fn share_out(
+        memory: u64,
+        zone_pages: u64,
+        zones: u64,
+        segment_pages: u64,
+        options: &FlashOptions,
+    ) -> Option<Shape> {
+        let most = memory * 9 / 32 / buffer(segment_pages).bytes();
+        let kept_erased = (zones * zone_pages / segment_pages / 64).max(BUFFERS_MIN + 1);
+        let most = most.min(kept_erased).clamp(BUFFERS_MIN, BUFFERS_MAX);
+        let with = |buffers| Shape::with_buffers(buffers, memory, zone_pages, zones, segment_pages, options);
+        let fewest = with(BUFFERS_MIN)?;
+        let has_table = |shape: &Shape| shape.budget.log_table * 3 >= fewest.budget.log_table * 2;
+        (BUFFERS_MIN..=most).rev().filter_map(with).find(has_table)
+    }
+
+    fn with_buffers(
+        buffers: u64,
         memory: u64,
         zone_pages: u64,
         zones: u64,
@@ -125,8 +147,6 @@ impl Shape {
         let log_segments = log_zones * (zone_pages / segment_pages);
         // Some zones are always erased. If numbers run out all the same, the oldest zones are merged or dropped.
         let log_ids = (log_segments - log_segments / 64 + 4).min(WIDE_IDS);
-        // More of them hold more of a burst, and let what is worth more wait for the device.
-        let buffers = (memory / 4 / shape.bytes()).clamp(3, 4).max((memory / 8 / shape.bytes()).min(8));
         let chunk_pages = CHUNK_PAGES.min(segment_pages as usize);
         let items = shape.entries() as u64;
         let writer = Writer::bytes_for(chunk_pages, segment_pages, items, false) + 4 * items;
@@ -136,10 +156,11 @@ impl Shape {
         let merge_reads = if generations { (memory / 8).clamp(256 << 10, 32 << 20) } else { 0 };
         let merge_writers = 2 * Writer::bytes_for(chunk_pages, segment_pages, items, true);
         let merge = if generations { merge_reads + merge_writers } else { 0 };
-        let work = writer + scan + merge;
+        // One thread scans zones and merges, never both at a time.
+        let work = writer + scan.max(merge);
         let stamps = (memory / 64).clamp(64, 4 << 16);
         let waiting_tombstones = (memory / 128).clamp(4 << 10, 4 << 20);
-        let dead_extents = (memory / 128).clamp(4 << 10, 16 << 20);
+        let dead_extents = (memory / 64).clamp(4 << 10, 32 << 20);
         let journal = (memory / 64).clamp(4 << 10, 16 << 20);
         let reads = (memory / 16).clamp(16 * 8192, 16 << 20);
         let ids = log_segments.min(WIDE_IDS);

@@ -231,12 +231,16 @@ impl Zones {
     }
 
     /// Full zones that nothing reclaims yet, with the kind of their segments. One that could not be read is none for a
-    /// while.
+    /// while. Tombstones that a reclaim would have to keep count as live.
     fn victims(&self, now_unix_s: u32) -> impl Iterator<Item = (ZoneSummary, Kind)> + '_ {
+        let of_extents = self.all.iter().filter(|zone| zone.kind() == Some(Kind::Extents));
+        let oldest_extents = of_extents.filter_map(Zone::oldest).min().unwrap_or(u64::MAX);
         let full = self.summaries(now_unix_s, |role| role == Role::Full);
-        full.filter(|(facts, _)| {
-            let unreadable = self.all[facts.zone.0 as usize].unreadable;
-            unreadable.is_none_or(|since| since.elapsed() > UNREADABLE_FOR)
+        full.filter_map(move |(facts, kind)| {
+            let Zone { segments, unreadable, .. } = &self.all[facts.zone.0 as usize];
+            let marking: u64 = segments.iter().map(|segment| segment.marking_bytes(oldest_extents)).sum();
+            let facts = ZoneSummary { live_bytes: facts.live_bytes + marking, ..facts };
+            unreadable.is_none_or(|since| since.elapsed() > UNREADABLE_FOR).then_some((facts, kind))
         })
     }
 

@@ -38,6 +38,10 @@ pub(crate) struct Status {
     woken: Condvar,
     /// When [`Status::ask`] last woke the threads, milliseconds since the tier was opened.
     asked_ms: AtomicU64,
+    /// When the device last took pages of a segment, milliseconds since the tier was opened.
+    progressed_ms: AtomicU64,
+    /// Somebody waits until evicted items find room in the buffers.
+    room_wanted: AtomicBool,
 }
 
 impl Status {
@@ -53,6 +57,8 @@ impl Status {
             work: Mutex::default(),
             woken: Condvar::new(),
             asked_ms: AtomicU64::new(0),
+            progressed_ms: AtomicU64::new(0),
+            room_wanted: AtomicBool::new(false),
         }
     }
 
@@ -64,6 +70,30 @@ impl Status {
     /// Seconds since the tier was opened.
     pub(crate) fn open_for_s(&self) -> f64 {
         self.opened.elapsed().as_secs_f64()
+    }
+
+    fn open_for_ms(&self) -> u64 {
+        self.opened.elapsed().as_millis() as u64
+    }
+
+    /// The device has taken pages of a segment.
+    pub(crate) fn note_progress(&self) {
+        self.progressed_ms.store(self.open_for_ms(), Relaxed);
+    }
+
+    /// For how long the device has taken nothing of a segment, milliseconds.
+    pub(crate) fn stalled_for_ms(&self) -> u64 {
+        self.open_for_ms().saturating_sub(self.progressed_ms.load(Relaxed))
+    }
+
+    /// Somebody waits from now on until evicted items find room in the buffers.
+    pub(crate) fn want_room(&self) {
+        self.room_wanted.store(true, SeqCst);
+    }
+
+    /// Whether somebody waits for room, as far as nobody has asked this since.
+    pub(crate) fn take_room_wanted(&self) -> bool {
+        self.room_wanted.load(SeqCst) && self.room_wanted.swap(false, SeqCst)
     }
 
     /// Whether a recovery is under way: the device holds segments that are not known yet.
@@ -109,7 +139,7 @@ impl Status {
     /// Wakes the threads, because something waits for them, once in a millisecond at most: a thousand callers that wait
     /// for the same would keep all of them awake.
     pub(crate) fn ask(&self) {
-        let now_ms = self.opened.elapsed().as_millis() as u64 + 1;
+        let now_ms = self.open_for_ms() + 1;
         if self.asked_ms.swap(now_ms, Relaxed) != now_ms {
             self.wake();
         }

@@ -27,6 +27,9 @@ const ROOM_WAIT_MAX: Duration = Duration::from_secs(10);
 /// How long it sleeps in between.
 const ROOM_PAUSE: Duration = Duration::from_micros(200);
 
+/// Records for which is loaded together what is looked at of each.
+const TOUCHED_AT_ONCE: usize = 16;
+
 /// How many records of a zone were live, how many of those were kept, and how many percent may be.
 struct KeepQuota {
     live: u64,
@@ -121,8 +124,14 @@ impl Survivors {
         let mut newest = 0;
         let mut slice = TimeSlice::begin(&self.lookup.status);
         let mut put_off = Vec::new();
+        let (mut hashes, mut touched) = ([0; TOUCHED_AT_ONCE], 0);
         loop {
-            slice.yield_if_due(|| self.log.is_urgent());
+            if touched == 0 {
+                slice.yield_if_due(|| self.log.is_urgent());
+                touched = scan.ahead(&mut hashes);
+                self.lookup.touch(hashes[..touched].iter().copied());
+            }
+            touched = touched.saturating_sub(1);
             if !put_off.is_empty() && (ahead.is_full() || !scan.has_ready()) {
                 newest = newest.max(self.keep_put_off(segment, &scan, &mut put_off, ahead)?);
                 ahead.clear();
@@ -245,6 +254,10 @@ impl Survivors {
 
     /// Appends a record again, or a tombstone in its stead. Waits for room in the log while threads make it.
     fn append_waiting(&self, hash: u64, record: &Record<'_>, stamp: Stamp) -> Result<u64, Refused> {
+        let kept = self.log.append_survivor(hash, record, stamp);
+        if kept != Err(Refused::NoRoom) {
+            return kept;
+        }
         let begun = Instant::now();
         let (mut seen, mut moved) = (self.log.progress(), begun);
         loop {

@@ -13,17 +13,6 @@ use super::status::Status;
 use std::sync::{Arc, Mutex};
 use std::thread::{Builder, JoinHandle};
 
-/// What the thread that reclaims and merges adds to its nice value: on a core that others want, it gets about a third
-/// of what another thread gets. If it falls behind, evicted items are refused.
-const NICENESS: i32 = 5;
-
-/// Lowers the priority of the calling thread. (On Linux each thread has a nice value of its own.)
-pub(crate) fn lower_priority() {
-    if let Err(error) = rustix::process::nice(NICENESS) {
-        tracing::debug!("flash: the priority of a thread stays as it is: {error}");
-    }
-}
-
 /// Threads that were started.
 pub(crate) struct Threads {
     status: Arc<Status>,

@@ -21,8 +21,6 @@ use std::time::Instant;
 const FAILURES_MAX: u32 = 4;
 /// Pages of a segment that are filled between two looks at the time.
 const SLICE_PAGES: u32 = 8;
-/// Numbers of the log table, beyond one for each buffer, that are free when the zone of the log is closed early.
-const IDS_SPARE: usize = 2;
 
 /// Where the next segment of a kind goes.
 #[derive(Clone, Copy, Debug)]
@@ -220,9 +218,7 @@ impl LogWriter {
         if let Some(cursor) = *cursors.of(kind) {
             // Numbers of the log table are given back when the zone is merged: they must not run out before it is
             // closed.
-            let is_crowded = self.lookup.has_generations
-                && kind == Kind::Log
-                && !self.log.has_ids(self.shape.buffers as usize + IDS_SPARE);
+            let is_crowded = self.lookup.has_generations && kind == Kind::Log && self.log.is_short_of_ids();
             if self.shape.zone_pages - cursor.page >= pages && !is_crowded {
                 return Some(cursor);
             }

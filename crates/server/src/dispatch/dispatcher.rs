@@ -85,6 +85,14 @@ impl Work<'_> {
         }
     }
 
+    /// Whether it may need room for an item.
+    fn may_need_room(&self) -> bool {
+        match self {
+            Work::Memcached(work) => work.may_need_room(),
+            Work::Resp(work) => work.may_need_room(),
+        }
+    }
+
     /// Whether it is a request that most often replaces or removes an item.
     #[inline(always)]
     fn is_request(&self) -> bool {
@@ -210,6 +218,12 @@ impl Dispatcher {
             if ready.connection.is_backed_up()
                 || ready.connection.output.is_closing()
                 || op.end <= ready.consumed
+            {
+                continue;
+            }
+            if self.executor.is_short_of_room()
+                && op.what.may_need_room()
+                && self.executor.waits_for_room(&mut ready.connection.progress)
             {
                 continue;
             }

@@ -78,6 +78,10 @@ pub(super) trait Interpreter<S: SessionState> {
     #[inline(never)]
     fn take_turn(&mut self, executor: &mut Executor, ready: &mut Ready<'_, Connection<S>>) {
         let Connection { output, progress, swallow, .. } = &mut *ready.connection;
+        let takes_in = matches!(progress.busy, Some(Busy::Receiving(_) | Busy::Taking));
+        if takes_in && executor.is_short_of_room() && executor.waits_for_room(progress) {
+            return;
+        }
         let is_own = match &progress.busy {
             Some(Busy::Sending(_) | Busy::Listing { .. } | Busy::Answering) if output.is_full() => false,
             Some(Busy::Sending(_)) => {

@@ -150,6 +150,7 @@ impl OpenFlash {
                 ..AdmissionOptions::default()
             },
             recover: wanted.recover,
+            store_wait_max_ms: wanted.store_wait_ms,
         }
     }
 

@@ -4,6 +4,7 @@ use super::defaults::settings;
 use std::fmt;
 use std::path::PathBuf;
 
+use larder_cache::STORE_WAIT_MAX_MS;
 pub use larder_flash::Recover;
 
 use super::names::Names;
@@ -60,6 +61,8 @@ settings! {
         pub admit: Admit = Admit::default(),
         /// The most bytes of items that are written in one day. Default `None` = no bound.
         pub write_budget_bytes: Option<u64> = None,
+        /// How long a store waits at most while memory is full and the device is behind, in milliseconds.
+        pub store_wait_ms: u32 = STORE_WAIT_MAX_MS,
         /// The part of the flash that live items may take, in percent. Beyond it the coldest are dropped.
         pub fill_percent: u8 = 85,
         /// Seconds. An item with a shorter time to live is dropped when its zone is reclaimed.

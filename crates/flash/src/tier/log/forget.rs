@@ -10,8 +10,11 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// The log table is swept for one entry in 64.
 const SWEPT_PART: u64 = 64;
-/// The log table is swept when there is a number to be freed for 8 free ones.
-const IDS_PART: usize = 8;
+
+/// The log table is swept when there is a number to be freed for 4 free ones.
+const IDS_PART: usize = 4;
+/// Numbers of the log table that are kept free, for segments that are opened while others are freed.
+pub(super) const IDS_KEPT: usize = 6;
 
 /// Numbers of the log table that mean no segment any more, while entries with them are in the table.
 #[derive(Default)]
@@ -52,8 +55,8 @@ impl Log {
     }
 
     /// Gives up `entries` entries of the log table, which have these numbers. A sweep reads all of the table, so it
-    /// takes place when there is enough to take out, or numbers or entries are few. Then the numbers can be given to
-    /// new segments.
+    /// takes place when there is enough to take out, or numbers or entries are few.
+    /// Then the numbers can be given to new segments.
     pub(super) fn free_ids(&self, ids: &[u16], entries: u64) {
         if ids.is_empty() {
             return;
@@ -64,7 +67,10 @@ impl Log {
         let dead = retired.ids.iter().collect();
         let index = self.index();
         let are_enough = retired.entries * SWEPT_PART >= index.table.capacity()
-            || retired.ids.len() * IDS_PART >= self.append().ids.len()
+            || {
+                let free = self.append().ids.len();
+                free < 4 * IDS_KEPT || retired.ids.len() * IDS_PART >= free
+            }
             || index.is_table_down_to(2 * TABLE_KEPT_PERCENT);
         if are_enough { self.sweep(&mut retired) } else { index.table.give_up(&dead) }
     }

@@ -70,7 +70,7 @@ fn a_device_that_fails_during_a_merge_voids_nothing_on_the_other() {
 
 #[test]
 fn nor_does_one_that_fails_while_garbage_of_generations_is_collected() {
-    [1, 9, 60].into_iter().for_each(|reads| a_device_fails_during_a_merge(60_000, 5, reads));
+    [1, 3, 5].into_iter().for_each(|reads| a_device_fails_during_a_merge(60_000, 5, reads));
 }
 
 #[test]

@@ -81,6 +81,30 @@ fn extents_and_short_versions_replace_each_other() {
     assert!(bench.value(b"a").is_none());
 }
 
+/// More extents die than the tier remembers one by one.
+#[test]
+fn extents_that_replace_each_other_leave_no_tombstones() {
+    const KEYS: usize = 400;
+    let mut bench = Bench::new(130, 64, |options| options.memory_bytes = 2 << 20);
+    let value = |key: usize, round: usize| format!("{key} {round} ").repeat(900).into_bytes();
+    for round in 0..12 {
+        for key in 0..KEYS {
+            while bench.put(format!("key {key}").as_bytes(), &value(key, round), 0) == Put::Shed {
+                bench.flash.tend();
+            }
+            bench.flash.tend();
+        }
+    }
+    let stats = bench.flash.stats();
+    assert!(stats.reclaims > 0, "{stats:?}");
+    assert_eq!(stats.tombstones_kept, 0, "{stats:?}");
+    bench.restart();
+    for key in 0..KEYS {
+        let found = bench.value(format!("key {key}").as_bytes());
+        assert!(found.is_none_or(|found| found == value(key, 11)), "an old version of key {key}");
+    }
+}
+
 #[test]
 fn a_stamp_changes_with_whatever_makes_a_version_old() {
     let bench = Bench::new(20, 64, |_| {});

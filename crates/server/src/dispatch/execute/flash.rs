@@ -129,7 +129,8 @@ impl Executor {
         }
         let mut is_worth_memory =
             || self.fetches.as_mut().is_some_and(|fetches| fetches.is_worth_memory(hash));
-        if (need == Need::Memory || is_worth_memory()) && self.worker.promote(hash, key, &found) {
+        let has_room = !self.worker.waits_for_flash();
+        if (need == Need::Memory || has_room && is_worth_memory()) && self.worker.promote(hash, key, &found) {
             return Looked::Promoted;
         }
         match need {
@@ -385,6 +386,7 @@ impl Executor {
     /// Reads have ended, or writes have become durable. Names the connections that can go on, and returns what is
     /// durable.
     pub(in crate::dispatch) fn poll_flash(&mut self, wake: &mut Vec<ConnectionId>) -> Option<Commit> {
+        self.wake_stores(wake);
         let fetches = self.fetches.as_mut()?;
         let latency = &*self.latency;
         fetches.begin_poll();

@@ -10,6 +10,7 @@
 //! * `observe` tells those who watch;
 //! * `login` decides who may log in, and delays attempts that fail;
 //! * `flash` makes an operation wait for an item that only flash has, with the reads that `fetches` keeps account of;
+//! * `room` makes a store wait while memory is full and flash is behind;
 //! * `streams` takes in and sends large values, piece by piece, and lists items.
 
 mod admin;
@@ -23,6 +24,7 @@ mod login;
 mod observe;
 mod parts;
 mod recent_reads;
+mod room;
 mod stats;
 mod stats_flash;
 mod stats_latency;
@@ -48,6 +50,7 @@ use fetches::Fetches;
 use larder_cache::{Cache, Clock, KeyHash, Lookup, Worker};
 use login::Delays;
 use recent_reads::RecentReads;
+use room::RoomQueue;
 use std::cell::Cell;
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -75,6 +78,7 @@ pub(super) struct Executor {
     has_detour: Cell<bool>,
     /// The reads from flash that are on their way, where there is flash.
     fetches: Option<Box<Fetches>>,
+    room: RoomQueue,
     delays: Delays,
     /// The time on the cache's clock, in milliseconds, as somebody asked for it in the present turn.
     now_ms: Cell<Option<i64>>,
@@ -111,6 +115,7 @@ impl Executor {
             large_floor: Cell::default(),
             large_notes_left: Cell::default(),
             fetches,
+            room: RoomQueue::default(),
             delays: Delays::default(),
             now_ms: Cell::new(None),
             turn_us: Cell::new(None),

@@ -66,6 +66,9 @@ impl Executor {
             ("demotions_shed", totals.demotions_shed),
             ("shed_read", totals.shed_read),
             ("shed_unread", totals.shed_unread),
+            ("shed_for_space", totals.shed_for_space),
+            ("shed_for_index", totals.shed_for_index),
+            ("store_waits", totals.store_waits),
             ("admission_rejected", totals.admission_rejected),
             ("elided", totals.elided),
             ("promoted", totals.promoted),
@@ -119,6 +122,7 @@ impl Executor {
         rows.put("flash_promote", PROMOTE.name(flash.promote));
         rows.put("flash_admit", flash.admit);
         rows.put("flash_write_budget", flash.write_budget_bytes.unwrap_or(0));
+        rows.put("flash_store_wait", flash.store_wait_ms);
         rows.put("flash_fill", flash.fill_percent);
         rows.put("flash_cutoff", flash.cutoff_s);
         rows.put("flash_direct", DIRECT.name(flash.direct));

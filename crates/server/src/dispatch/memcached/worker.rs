@@ -11,7 +11,7 @@ use crate::dispatch::progress::KeyRead;
 use crate::dispatch::request_log::Logged;
 use crate::dispatch::window::{Hints, Progressed};
 use larder_cache::Expiry;
-use larder_protocol::{ParseOptions, Request, binary as wire};
+use larder_protocol::{MetaVerb, ParseOptions, Request, binary as wire};
 
 /// One worker's side of memcached's protocols.
 pub(in crate::dispatch) struct Memcached {
@@ -50,6 +50,18 @@ impl Work<'_> {
     #[inline(always)]
     pub(in crate::dispatch) fn is_request(&self) -> bool {
         matches!(self, Work::Request(_))
+    }
+
+    /// Whether it may need room for an item.
+    pub(in crate::dispatch) fn may_need_room(&self) -> bool {
+        match self {
+            Work::Request(Request::Store(_) | Request::Arith { .. }) | Work::Upload(_) => true,
+            Work::Request(Request::Meta(meta)) => matches!(meta.verb, MetaVerb::Set | MetaVerb::Arith),
+            Work::Packet(packet) => {
+                matches!(packet.command, wire::Command::Store { .. } | wire::Command::Arith { .. })
+            }
+            _ => false,
+        }
     }
 
     /// How it is logged.

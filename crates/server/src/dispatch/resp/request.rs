@@ -3,7 +3,7 @@
 use crate::dispatch::item_key::is_plain;
 use crate::dispatch::request_log::{Logged, first_word};
 use crate::latency::Class;
-use larder_protocol::resp::{Args, Command, Fault, Id, Upload, lookup};
+use larder_protocol::resp::{Args, Command, Fault, Id, Upload, flags, lookup};
 use smallvec::SmallVec;
 
 /// A key of a `GET` or `MGET`.
@@ -38,6 +38,17 @@ impl Work<'_> {
     #[inline(always)]
     pub(in crate::dispatch) fn is_read(&self) -> bool {
         matches!(self, Work::Key(_))
+    }
+
+    /// Whether it may need room for an item: what Redis refuses when its memory is full.
+    pub(in crate::dispatch) fn may_need_room(&self) -> bool {
+        match self {
+            Work::Call(Call { command: Some(command), .. }) => {
+                command.has(flags::DENYOOM) || command.id == Id::Exec
+            }
+            Work::Argument(_) => true,
+            _ => false,
+        }
     }
 
     /// How it is logged.

@@ -28,6 +28,14 @@ pub(super) static ROWS: &[Row] = &[
         help: "write the items in memory to flash when the server stops, on or off: with off, the stop is quick and \
                these items are lost",
         value: at!(flash.save, ON_OFF), change: LIVE, ..TUNING },
+    Row { name: "flash.tuning.store-wait", example: "200", figure: "store_waits",
+        help: "most milliseconds that a store waits while memory is full and the flash is behind, 0 to 60000; then an \
+               item is evicted that flash does not take",
+        value: at!(flash.store_wait_ms, Whole(0, 60_000)),
+        change: Change::Live(|running, _, new| {
+            running.cache().set_store_wait_max_ms(new.flash.store_wait_ms);
+            Ok(())
+        }), ..TUNING },
     Row { name: "flash.tuning.depth", example: "16", figure: "flash_fetch_duration",
         help: "most reads that one worker has under way on the flash, 1 to 4096",
         value: at!(flash.depth, Whole(1, 4096)), ..TUNING },
