@@ -249,8 +249,11 @@ impl Walk {
         let mut met = Vec::new();
         let end = {
             let content = buffer.read();
-            // It was written, or dropped, just now: then it is found on the device, or not at all.
-            let Some(content) = content.as_ref() else { return Some(0) };
+            // It was written, or dropped, just now: then it is found on the device, or not at all. If it was flushed
+            // while it was written, the directory has it until its zone is released.
+            let Some(content) = content.as_ref() else {
+                return (buffer.sequence >= self.lookup.meta.floor()).then_some(0);
+            };
             let pieces = content.len().div_ceil(RECORDS_AT_ONCE).max(1) as u32;
             let end = part + PARTS.div_ceil(pieces);
             let range = part..end;
