@@ -13,6 +13,9 @@ PROGRAM = os.path.join(os.path.dirname(TESTS), "bench-compare", "flash_overwrite
 # By default a store waits for flash 50 ms at most. The writers may get no turn for so long, on a machine that does
 # much else.
 SETTINGS = "[flash.tuning]\nstore-wait = 60000\n"
+# What the pass takes for itself may leave a worker without a column, which waits for 20 ms only: percent of the items
+# that may be shed.
+SHED_MAX = 1.0
 RUN_SECONDS_MAX = 300
 
 
@@ -21,7 +24,7 @@ class Holds(Case):
     """Runs the program on a flash of 64 MiB."""
 
     def held(self, missing_max, alwa_max, *arguments):
-        """Fails if a value is wrong, an evicted item was shed, more than so many percent of the items are missing, or
+        """Fails if a value is wrong, too many were shed, more are missing than were shed and so many percent beside, or
         more is written for each byte that was admitted. The client stores as fast as it can."""
         settings = os.path.join(self.folder(), "settings.toml")
         with open(settings, "w", encoding="utf-8") as file:
@@ -43,8 +46,9 @@ class Holds(Case):
         self.assertEqual((items.group(2), found.group(2)), ("0", "0"), told)
         for name in ("quick_drops", "drops_forced", "drops_of_all", "range_drops"):
             self.assertEqual(figures[name], "0", told)
-        self.assertEqual(figures["demotions_shed"], "0", told)
-        self.assertLessEqual(100 - float(found.group(1)), missing_max, told)
+        shed = 100 * int(figures["demotions_shed"]) / int(items.group(1))
+        self.assertLessEqual(shed, SHED_MAX, told)
+        self.assertLessEqual(100 - float(found.group(1)), shed + missing_max, told)
         self.assertLessEqual(float(figures["alwa"]), alwa_max, told)
 
     def test_a_half_that_is_overwritten(self):

@@ -211,7 +211,7 @@ class Plan(Case):
     @larder_only
     def test_a_server_with_flash(self):
         flash = os.path.join(self.folder(), "flash")
-        server, wire = self.loaded("--flash", flash + ":64m", "--flash-memory", "4m", reads=60000)
+        server, wire = self.loaded("--flash", flash + ":64m", "--flash-memory", "4m", reads=120000)
         self.assertGreater(int(wire.stats("mrc")["flash_bytes"]), 32 << 20)
         status, text, errors = run_program("plan", "--server", "127.0.0.1:%d" % server.port)
         self.assertEqual((status, errors), (0, ""))

@@ -470,6 +470,8 @@ impl Cache {
     }
 
     fn flush_now(&self) {
+        // Before as well: a transaction that begins meanwhile must not find its keys unchanged and the items gone.
+        self.watches.note_flush(b"");
         self.levels().flush();
         self.watches.note_flush(b"");
         self.sizing.clear();
@@ -487,6 +489,7 @@ impl Cache {
             self.flush_now();
             return Ok(());
         }
+        self.watches.note_flush(prefix);
         self.levels().flush_prefix(prefix)?;
         self.watches.note_flush(prefix);
         self.keeper.wake();

@@ -188,8 +188,8 @@ impl Pool {
         while let Some(line) = free.take_fresh(1) {
             free.runs[0].push(line);
         }
-        // Relaxed: who packs the pool has set it before it took the lock that this thread holds.
-        let end = self.end.load(Ordering::Relaxed);
+        // Who packs the pool has set it before it took the lock that this thread holds. Acquire: see `end_packing`.
+        let end = self.end.load(Ordering::Acquire);
         let grab = |taken: u64| (taken + GRAB_LINES <= end).then_some(taken + GRAB_LINES);
         // Relaxed: the lines are zeros since they were mapped, and were never written.
         let grabbed = self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grab).ok()?;
@@ -274,7 +274,8 @@ impl Pool {
         self.subs.release(bytes(end), bytes(taken));
         self.shards.iter().for_each(|shard| lock(&shard.0).forget_beyond());
         self.taken.store(end, Ordering::Relaxed);
-        self.end.store(self.subs.len() as u64, Ordering::Relaxed);
+        // Release: who sees that the lines end here again sees from where on they are taken.
+        self.end.store(self.subs.len() as u64, Ordering::Release);
         *given_up = 0;
     }
 

@@ -18,8 +18,8 @@ const WAITED_FOR_SHARE: u64 = 512;
 const AHEAD_SHARE: u64 = 16;
 /// A column that was sealed with more than an eighth of it free had more room than a record takes.
 const LEFT_OVER_SHARE: u64 = 8;
-/// A look at all columns that takes longer than 100 microseconds is repeated after 20 times as long, or at once when a
-/// column's worth has died.
+/// A look at all columns that takes longer than 100 microseconds is repeated after 20 times as long, or at once when
+/// half a column's worth has died.
 const QUICK_LOOK: Duration = Duration::from_micros(100);
 const LOOK_TIMES: u32 = 20;
 
@@ -45,6 +45,8 @@ pub(super) struct Packing {
 /// The last look at all columns.
 struct Look {
     at: Instant,
+    /// The second of the server's clock: items expire with the next one.
+    now_s: u32,
     took: Duration,
     /// Bytes that had died or expired by then.
     gone_bytes: u64,
@@ -53,11 +55,13 @@ struct Look {
 /// What has to be gained at least, of columns of which so much can be gained, so that emptying them pays.
 fn needed_bytes(store: &ItemStore, wanted: PackedFor) -> u64 {
     let column_bytes = store.column_bytes();
+    let kept_columns = store.columns_not_for_new().saturating_sub(store.reserved_columns()) as u64;
     let share = match wanted {
-        PackedFor::Writer => WAITED_FOR_SHARE,
-        PackedFor::Later => AHEAD_SHARE,
+        // What is kept for items that take the place of others must not run out before it pays.
+        PackedFor::Writer => (store.used_bytes() / WAITED_FOR_SHARE).min(kept_columns * column_bytes),
+        PackedFor::Later => store.used_bytes() / AHEAD_SHARE,
     };
-    (store.used_bytes() / share).max(column_bytes + column_bytes / 4)
+    share.max(column_bytes + column_bytes / 4)
 }
 
 /// What emptying a column would gain, if it can be emptied.
@@ -82,10 +86,12 @@ impl Packing {
     /// Looks at all columns, unless that was done a moment ago and little has died since.
     fn look(&mut self, store: &ItemStore) {
         let gone_bytes = store.counters.died_bytes() + store.over_bytes();
+        let now_s = store.clock.now_s();
         let is_known = self.looked.as_ref().is_some_and(|look| {
             look.took > QUICK_LOOK
+                && look.now_s == now_s
                 && look.at.elapsed() < LOOK_TIMES * look.took
-                && gone_bytes.saturating_sub(look.gone_bytes) < store.column_bytes()
+                && gone_bytes.saturating_sub(look.gone_bytes) < store.column_bytes() / 2
         });
         if is_known {
             return;
@@ -100,7 +106,7 @@ impl Packing {
         // Of equal ones the first goes first.
         self.next.sort_unstable_by_key(|&(gain, column, _)| (gain, Reverse(column)));
         self.gain_bytes = self.next.iter().map(|(gain, ..)| gain).sum();
-        self.looked = Some(Look { at, took: at.elapsed(), gone_bytes });
+        self.looked = Some(Look { at, now_s, took: at.elapsed(), gone_bytes });
     }
 
     /// The next column. The caller empties it, or gives it back.

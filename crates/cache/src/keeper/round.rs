@@ -229,6 +229,8 @@ impl Round<'_> {
             memory.recycle();
             self.levels.tell_waiting();
         }
+        // What others made free, or what came back since, is for those who wait as well.
+        self.levels.tell_waiting();
     }
 
     /// Makes the index smaller if it has far fewer entries than it has room for, and gives its memory back.
@@ -341,7 +343,9 @@ impl Round<'_> {
                 return;
             }
             if store.memory.available_columns() + store.memory.returning_columns() < columns {
-                self.levels.wait_for_flash();
+                if !self.levels.wait_for_flash() {
+                    return;
+                }
                 self.keeper.give_way();
                 self.keeper.lock().reclaim(self.levels, Need::FreeColumn, &mut self.slice);
             } else {

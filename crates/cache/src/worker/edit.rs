@@ -21,6 +21,8 @@ pub enum Edit {
     PutGiven(Made),
     /// It is replaced by an item with the value that was made in the buffer.
     PutMade(Made),
+    /// It is replaced by an item with the same value, made in the buffer. Nobody who watches the key is told.
+    PutSame(Made),
     /// The last part of the value that was given is added to its own. An absent item is created with all parts.
     Append,
 }
@@ -151,7 +153,7 @@ impl Worker {
                 }
                 (Edit::Append, None) => (Made { flags: 0, expiry: Expiry::NEVER, in_parts: false }, given),
                 (Edit::PutGiven(made), _) => (made, given),
-                (Edit::PutMade(made), _) => (made, [&buffer[..], &[]]),
+                (Edit::PutMade(made) | Edit::PutSame(made), _) => (made, [&buffer[..], &[]]),
             };
             if !self.fits(key.len(), (value[0].len() + value[1].len()) as u64) {
                 break Edited::TooLarge;
@@ -164,6 +166,7 @@ impl Worker {
                 state: self.state_after(present),
                 changed_in_parts: made.in_parts,
             };
+            self.changes_nothing = matches!(edit, Edit::PutSame(_));
             let outcome = match upload {
                 None => self.put(key, hash, value.map(Piece::Bytes), &of, expected, None),
                 Some(upload) => {
@@ -171,6 +174,7 @@ impl Worker {
                     self.put_chain(key, hash, chain, &of, expected, None)
                 }
             };
+            self.changes_nothing = false;
             if let Some(edited) = ended(outcome) {
                 break edited;
             }

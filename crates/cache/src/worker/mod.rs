@@ -70,6 +70,8 @@ pub struct Worker {
     traces: Traces,
     flash: FlashSide,
     batch_began: BatchBegan,
+    /// The item that is being written has the value of the present one.
+    changes_nothing: bool,
 }
 
 /// Room for values, kept for its memory.
@@ -129,6 +131,7 @@ impl Cache {
             traces: Traces::default(),
             flash: FlashSide::new(self.flash_tier()),
             batch_began: BatchBegan::default(),
+            changes_nothing: false,
             cache: self.clone(),
         }
     }

@@ -59,7 +59,7 @@ pub enum Toured {
 const TIME_BITS: u32 = 10;
 const LEVEL_SHIFT: u32 = Place::BITS + TIME_BITS;
 /// Seconds of the clock that one step of the time in a cursor is.
-const TIME_STEP_S: u32 = 2;
+const TIME_STEP_S: u32 = 8;
 
 impl Tour {
     /// Whether a step waits for flash.

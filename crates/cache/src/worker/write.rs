@@ -52,7 +52,7 @@ pub(super) enum Published {
 /// lack of room. A worker passes one within microseconds, unless the machine has taken its CPU away.
 const ROOM_WAIT_MAX: Duration = Duration::from_secs(1);
 /// For so long a worker that has no column waits for a device that is behind. Its other requests wait as well.
-const HELD_BACK_MAX: Duration = Duration::from_millis(5);
+const HELD_BACK_MAX: Duration = Duration::from_millis(20);
 /// So often a waiting writer only yields. After that it sleeps between its looks.
 const ROOM_YIELDS: u32 = 64;
 const ROOM_SLEEP: Duration = Duration::from_micros(50);
@@ -335,7 +335,9 @@ impl Worker {
     /// process too, and for those who watch the key.
     #[cold]
     fn do_extras(&self, guard: &Guard<'_>, hash: KeyHash, key: &[u8], new: Location, old: Option<Location>) {
-        self.note_change(hash);
+        if !self.changes_nothing {
+            self.note_change(hash);
+        }
         if !self.cache.watches.extras.is_lasting() {
             return;
         }

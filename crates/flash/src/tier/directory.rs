@@ -119,6 +119,12 @@ impl Segment {
         (count, self.record_bytes.saturating_sub(self.tombstone_bytes as u64))
     }
 
+    /// Its records that are no tombstones, and the estimated length of those that nothing newer has replaced, bytes.
+    pub(crate) fn live_items(&self) -> (u64, u64) {
+        let (count, bytes) = self.items();
+        (count, bytes.saturating_sub(self.superseded_bytes.load(Ordering::Relaxed)))
+    }
+
     /// Notes that something newer replaced one of its tombstones. False if none is left that could be meant.
     pub(crate) fn supersede_tombstone(&self) -> bool {
         let one_more = |count| (count < self.tombstones).then_some(count + 1);
@@ -164,18 +170,6 @@ impl Segment {
         let superseded = superseded.min(self.record_bytes);
         // As if expired and superseded records were independent of each other.
         (fresh as u128 * (self.record_bytes - superseded) as u128 / self.record_bytes.max(1) as u128) as u64
-    }
-
-    /// Length of tombstones that are needed as long as the oldest extents segment has this sequence, bytes: those that
-    /// say which extents are superseded. How many of them were superseded themselves is an estimate.
-    pub(crate) fn marking_bytes(&self, oldest_extents: u64) -> u64 {
-        if !self.marks_extents || oldest_extents >= self.sealed_sequence {
-            return 0;
-        }
-        let tombstones = self.record_bytes.saturating_sub(self.histogram.live_bytes(0));
-        let superseded = self.superseded_bytes.load(Ordering::Relaxed).min(self.record_bytes);
-        (tombstones as u128 * (self.record_bytes - superseded) as u128 / self.record_bytes.max(1) as u128)
-            as u64
     }
 
     /// Pages in which every record of this hash begins.

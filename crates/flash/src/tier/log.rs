@@ -735,6 +735,12 @@ impl Log {
                         append.dead.add(class, buffer.sequence);
                         self.counters().table_full.fetch_add(1, Relaxed);
                         self.extents_full.store(true, SeqCst);
+                        // It cannot be found, and says no more that older extents of its key are dead.
+                        if let Some((hash, record)) = content.at(*number, buffer.cas_base)
+                            && record.part.is_none_or(|part| part.number == 0)
+                        {
+                            self.append_tombstone(&mut append, hash, record.key);
+                        }
                     }
                 }
             }
@@ -822,7 +828,9 @@ impl Log {
 
     /// Whether the device is behind: so few buffers are free that the next puts may be shed.
     pub(crate) fn is_behind(&self) -> bool {
-        self.free_buffers.load(SeqCst) < BUFFERS_LOW || self.space.is_down_to_reserve()
+        // Of three buffers, two may be open for long.
+        let low = if self.shape.buffers > 3 { BUFFERS_LOW } else { BUFFERS_LOW - 1 };
+        self.free_buffers.load(SeqCst) < low || self.space.is_down_to_reserve()
     }
 
     /// Whether the index is full: the log table has so few entries left, or numbers of segments, that the next puts may

@@ -151,15 +151,15 @@ impl Reclaim {
             return false;
         }
         let record_bytes_min = if self.lookup.has_generations { RECLAIMED_BYTES_MIN } else { 0 };
-        let (victim, _) = self.begin_draining(garbage_percent, record_bytes_min);
+        let (victim, _) = self.begin_draining(garbage_percent, (record_bytes_min, true));
         victim.is_some_and(|victim| self.reclaim_zone(victim.zone))
     }
 
     /// See [`Space::begin_draining`].
-    fn begin_draining(&self, garbage_percent: u32, record_bytes_min: u64) -> (Option<ZoneSummary>, bool) {
+    fn begin_draining(&self, garbage_percent: u32, which: (u64, bool)) -> (Option<ZoneSummary>, bool) {
         let deadline = self.lookup.status.now().saturating_add(self.cutoff_s);
         let gain_bytes = self.zone_bytes * garbage_percent as u64 / 100;
-        let choose = || self.space.begin_draining(deadline, gain_bytes, record_bytes_min);
+        let choose = || self.space.begin_draining(deadline, gain_bytes, which);
         self.release.while_none_is_released(choose)
     }
 
@@ -172,7 +172,7 @@ impl Reclaim {
     /// again. If no zone has any garbage, and erased zones are few, the oldest zone goes.
     fn reclaim_greedily(&self, garbage_percent: u32) -> bool {
         let record_bytes_min = if self.merging.has_merged() { RECLAIMED_BYTES_MIN } else { 0 };
-        let (victim, is_below_low) = self.begin_draining(garbage_percent, record_bytes_min);
+        let (victim, is_below_low) = self.begin_draining(garbage_percent, (record_bytes_min, false));
         let Some(victim) = victim else {
             if self.space.draining() > 1 {
                 // Their survivors are not durable yet. When they are, the zones are erased. For one zone that gains

@@ -231,16 +231,12 @@ impl Zones {
     }
 
     /// Full zones that nothing reclaims yet, with the kind of their segments. One that could not be read is none for a
-    /// while. Tombstones that a reclaim would have to keep count as live.
+    /// while.
     fn victims(&self, now_unix_s: u32) -> impl Iterator<Item = (ZoneSummary, Kind)> + '_ {
-        let of_extents = self.all.iter().filter(|zone| zone.kind() == Some(Kind::Extents));
-        let oldest_extents = of_extents.filter_map(Zone::oldest).min().unwrap_or(u64::MAX);
         let full = self.summaries(now_unix_s, |role| role == Role::Full);
-        full.filter_map(move |(facts, kind)| {
-            let Zone { segments, unreadable, .. } = &self.all[facts.zone.0 as usize];
-            let marking: u64 = segments.iter().map(|segment| segment.marking_bytes(oldest_extents)).sum();
-            let facts = ZoneSummary { live_bytes: facts.live_bytes + marking, ..facts };
-            unreadable.is_none_or(|since| since.elapsed() > UNREADABLE_FOR).then_some((facts, kind))
+        full.filter(|(facts, _)| {
+            let unreadable = self.all[facts.zone.0 as usize].unreadable;
+            unreadable.is_none_or(|since| since.elapsed() > UNREADABLE_FOR)
         })
     }
 
@@ -659,16 +655,21 @@ impl Space {
 
     /// The zone with the fewest bytes that are live at `deadline_unix_s`, if reclaiming it gains `gain_bytes`; and
     /// whether fewer zones are erased than the low mark asks for. The zone is draining from now on. Zones of the log
-    /// with records below `record_bytes_min` on average do not count.
+    /// with records below `record_bytes_min` on average do not count. `for_entries`: what is to be gained are records
+    /// of the log. What is empty in a zone does not count then.
     pub(crate) fn begin_draining(
         &self,
         deadline_unix_s: u32,
         gain_bytes: u64,
-        record_bytes_min: u64,
+        (record_bytes_min, for_entries): (u64, bool),
     ) -> (Option<ZoneSummary>, bool) {
         let mut zones = self.zones();
         let counts = |(facts, kind): &(ZoneSummary, Kind)| {
-            *kind != Kind::Log || zones.all[facts.zone.0 as usize].mean_record_bytes() >= record_bytes_min
+            let zone = &zones.all[facts.zone.0 as usize];
+            let records_bytes: u64 = zone.segments.iter().map(|segment| segment.record_bytes).sum();
+            let gains = !for_entries
+                || *kind == Kind::Log && records_bytes.saturating_sub(facts.live_bytes) >= gain_bytes;
+            gains && (*kind != Kind::Log || zone.mean_record_bytes() >= record_bytes_min)
         };
         let victims = zones.victims(deadline_unix_s).filter(counts);
         let victim = space::greedy(victims.map(|(facts, _)| facts), gain_bytes);

@@ -105,6 +105,8 @@ impl Survivors {
     pub(crate) fn keep(&self, zone: ZoneId, percent: u32) -> Result<u64, Unkept> {
         let segments = self.space.segments(zone);
         let mut ahead = self.ahead.lock().expect("no panic under this lock");
+        // A reclaim that was given up may have left some.
+        ahead.clear();
         let mut newest = 0;
         let mut quota = KeepQuota { live: 0, kept: 0, percent };
         let floor = self.lookup.meta.floor();

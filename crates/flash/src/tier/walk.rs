@@ -64,6 +64,20 @@ impl Place {
     }
 }
 
+/// Where the first record begins in the joined payloads of these pages. `None` = in none of them, as far as they can be
+/// read.
+fn first_record(pages: &[u8]) -> Option<usize> {
+    let mut before = 0;
+    for page in pages.chunks(PAGE_BYTES) {
+        let header = page::open(page).ok()?;
+        if let Some(at) = header.first_record {
+            return Some(before + at);
+        }
+        before += header.used;
+    }
+    None
+}
+
 /// Everything in which records are.
 enum Source {
     Buffer(Arc<Buffer>),
@@ -181,8 +195,9 @@ impl Walk {
                 log += buffer.read().as_ref().map_or(0, |content| content.live_items()) as f64;
             }
             Source::Segment(segment) if segment.sequence() >= floor => {
-                let live = share(segment.run.items.into(), segment.live_bytes(now), segment.record_bytes);
-                log += live - f64::from(segment.tombstones);
+                let (items, bytes) = segment.live_items();
+                let fresh = segment.histogram.live_bytes(now).min(segment.record_bytes);
+                log += share(items, bytes, segment.items().1) * share(1, fresh, segment.record_bytes);
             }
             Source::Chunk(chunk, number) if number >= floor => {
                 let list = self.lookup.generations.list();
@@ -297,13 +312,13 @@ impl Walk {
             None => {}
             Some(mut pages) => {
                 let number = run.first_data_page + first;
-                match page::compact(&mut pages, run.sequence, number) {
-                    Ok((payload, Some(begins))) => {
-                        next = self.list_payload(source, run, payload, (begins, first, end), out);
-                    }
-                    Ok((_, None)) => next = first + 1,
-                    // Its zone was erased, and its records are elsewhere; or what cannot be read is not there.
-                    Err(_) => {}
+                let begins = first_record(&pages);
+                // If there is none, its zone was erased, and its records are elsewhere; or what cannot be read is not
+                // there.
+                if let Some(begins) = begins
+                    && let Ok((payload, _)) = page::compact(&mut pages, run.sequence, number)
+                {
+                    next = self.list_payload(source, run, payload, (begins, first, end), out);
                 }
             }
         }

@@ -289,6 +289,7 @@ impl Dispatcher {
             }
         }
         executor.start_reads();
+        executor.forget_woken();
     }
 }
 

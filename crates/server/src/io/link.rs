@@ -451,6 +451,9 @@ impl<C: Conversation, D: Driver> Link<C, D> {
     }
 
     fn show_awaited(&self) {
+        if self.is_blocked() {
+            return self.info.does(Doing::Writing);
+        }
         self.info.does(self.conversation.awaits(self.input.kept.bytes().len()).doing());
     }
 

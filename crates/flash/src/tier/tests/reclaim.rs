@@ -176,7 +176,7 @@ fn a_zone_that_was_taken_from_a_reclaim_is_not_taken_back() {
     let bench = Bench::on(Hampered::new(14), eager);
     SHORT.fill(&bench, 2);
     let space = bench.flash.components().space;
-    let (victim, _) = space.begin_draining(u32::MAX, 0, 0);
+    let (victim, _) = space.begin_draining(u32::MAX, 0, (0, false));
     let zone = victim.expect("half of a zone is garbage").zone;
     assert_eq!(space.draining(), 1);
     // Another thread has dropped it for want of space.

@@ -300,10 +300,15 @@ impl Decision<'_> {
                 let old = *byte & mask != 0;
                 *byte = if *on { *byte | mask } else { *byte & !mask };
                 self.seen.number = i64::from(old);
-                if old == *on && !grows {
-                    return Edit::Keep;
+                let made = Made { in_parts: true, ..self.made() };
+                match present {
+                    Some(present) if old == *on && !grows => match present.hit.item.is_changed_in_parts() {
+                        true => Edit::Keep,
+                        // The value is not shown as a number any more.
+                        false => Edit::PutSame(made),
+                    },
+                    _ => Edit::PutMade(made),
                 }
-                Edit::PutMade(Made { in_parts: true, ..self.made() })
             }
             Change::Add(delta) => self.add(*delta),
             Change::AddDecimal(delta) => self.add_decimal(delta),

@@ -386,7 +386,6 @@ impl Executor {
     /// Reads have ended, or writes have become durable. Names the connections that can go on, and returns what is
     /// durable.
     pub(in crate::dispatch) fn poll_flash(&mut self, wake: &mut Vec<ConnectionId>) -> Option<Commit> {
-        self.wake_stores(wake);
         let fetches = self.fetches.as_mut()?;
         let latency = &*self.latency;
         fetches.begin_poll();
@@ -394,6 +393,8 @@ impl Executor {
         fetches.wake_queue(wake);
         let committed = self.worker.flash_committed();
         fetches.wake_committed(committed, wake);
+        // Last: news of room that comes after this look makes the descriptor readable again.
+        self.wake_stores(wake);
         Some(committed)
     }
 

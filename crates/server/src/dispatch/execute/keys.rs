@@ -23,7 +23,7 @@ const RANDOM_BUCKETS_MAX: usize = 1 << 18;
 /// Items that are looked at for one that is shown, at most: a fraction of a millisecond where nearly all are not.
 const RANDOM_ITEMS_MAX: usize = 2048;
 /// So long a turn waits for items of flash, which another thread reads, before other connections have theirs.
-pub(super) const FLASH_WAIT: Duration = Duration::from_micros(200);
+const FLASH_WAIT: Duration = Duration::from_micros(200);
 /// So long, where no other connection can have its turn.
 const FLASH_WAIT_ALONE: Duration = Duration::from_millis(100);
 /// Buckets that are looked at to estimate how many items expire.
@@ -119,6 +119,11 @@ impl Executor {
         ItemCount { items, expiring: scaled(expiring), mean_ttl_ms: left_ms / expiring.max(1) }
     }
 
+    /// How long a listing may wait for flash now: the first of a turn has the time of all.
+    pub(super) fn flash_wait(&self) -> Duration {
+        if self.turn.has_listed.replace(true) { Duration::ZERO } else { FLASH_WAIT }
+    }
+
     /// A tour of all items: that of a cursor, or a new one for 0.
     pub(in crate::dispatch) fn tour_at(&self, cursor: u64) -> Tour {
         self.worker.tour_at(cursor)
@@ -149,7 +154,7 @@ impl Executor {
         show: &mut dyn FnMut(&[u8], u64, KeyHash) -> bool,
     ) -> Toured {
         let (mut counted, mut bytes) = (0, 0);
-        let wait = if is_alone { FLASH_WAIT_ALONE } else { FLASH_WAIT };
+        let wait = if is_alone { FLASH_WAIT_ALONE } else { self.flash_wait() };
         self.worker.tour(tour, (BUCKETS_AT_ONCE, least.min(KEYS_OF_FLASH_AT_ONCE)), wait, &mut |seen| {
             let (key, cas, hash) = match seen {
                 Seen::InMemory(worker, hit) => {

@@ -80,12 +80,20 @@ pub(super) struct Executor {
     fetches: Option<Box<Fetches>>,
     room: RoomQueue,
     delays: Delays,
-    /// The time on the cache's clock, in milliseconds, as somebody asked for it in the present turn.
-    now_ms: Cell<Option<i64>>,
+    turn: Turn,
     /// How many requests of each class the present turn executed.
     executed: [u32; Class::ALL.len()],
-    /// When the present turn had something to tell watchers first, in microseconds since 1970.
-    turn_us: Cell<Option<u64>>,
+}
+
+/// What is known of the present turn.
+#[derive(Default)]
+struct Turn {
+    /// The time on the cache's clock, in milliseconds, as somebody asked for it.
+    now_ms: Cell<Option<i64>>,
+    /// When it had something to tell watchers first, in microseconds since 1970.
+    first_told_us: Cell<Option<u64>>,
+    /// A listing has waited for flash.
+    has_listed: Cell<bool>,
 }
 
 impl Executor {
@@ -117,8 +125,7 @@ impl Executor {
             fetches,
             room: RoomQueue::default(),
             delays: Delays::default(),
-            now_ms: Cell::new(None),
-            turn_us: Cell::new(None),
+            turn: Turn::default(),
             executed: [0; Class::ALL.len()],
         };
         executor.look_for_observers();
@@ -290,8 +297,8 @@ impl Executor {
 
     /// The time on the cache's clock, in milliseconds, of the present turn. It is looked at once in a turn, if at all.
     pub(super) fn now_ms(&self) -> i64 {
-        let now_ms = self.now_ms.get().unwrap_or_else(|| self.clock().now_ms());
-        self.now_ms.set(Some(now_ms));
+        let now_ms = self.turn.now_ms.get().unwrap_or_else(|| self.clock().now_ms());
+        self.turn.now_ms.set(Some(now_ms));
         now_ms
     }
 
@@ -337,8 +344,9 @@ impl Executor {
     #[inline]
     pub(super) fn begin_turn(&mut self, now: Instant) {
         self.worker.begin_batch(now);
-        self.now_ms.set(None);
-        self.turn_us.set(None);
+        self.turn.now_ms.set(None);
+        self.turn.first_told_us.set(None);
+        self.turn.has_listed.set(false);
         self.look_for_observers();
         if let Some(fetches) = &mut self.fetches {
             fetches.begin_turn(now);

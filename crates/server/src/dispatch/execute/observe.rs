@@ -95,8 +95,8 @@ impl Executor {
 
     fn tell(&self, what: What, key: &[u8]) {
         // The time is that of the turn: it is looked at once in a turn, if at all.
-        let at_us = self.turn_us.get().unwrap_or_else(unix_us);
-        self.turn_us.set(Some(at_us));
+        let at_us = self.turn.first_told_us.get().unwrap_or_else(unix_us);
+        self.turn.first_told_us.set(Some(at_us));
         self.state.watch().tell(self.number, at_us, what, key);
     }
 

@@ -30,8 +30,13 @@ impl Executor {
     #[cold]
     pub(in crate::dispatch) fn waits_for_room(&mut self, progress: &mut Progress) -> bool {
         let RoomQueue { waiting, woken } = &mut self.room;
-        let before = woken.iter().position(|(id, _)| *id == progress.id);
-        let since = before.map_or_else(Instant::now, |at| woken.swap_remove(at).1);
+        // Something else may have woken a connection that still waits.
+        let of = |list: &mut Vec<(ConnectionId, Instant)>| {
+            let at = list.iter().position(|(id, _)| *id == progress.id)?;
+            Some(list.swap_remove(at).1)
+        };
+        let before = of(waiting).or_else(|| of(woken));
+        let since = before.unwrap_or_else(Instant::now);
         if since.elapsed() >= self.worker.store_wait_max() {
             self.worker.wait_no_longer();
             return false;
@@ -45,6 +50,11 @@ impl Executor {
         true
     }
 
+    /// A turn is over, in which every connection that was woken was served.
+    pub(in crate::dispatch) fn forget_woken(&mut self) {
+        self.room.woken.clear();
+    }
+
     /// Names the connections whose stores may go on.
     pub(super) fn wake_stores(&mut self, wake: &mut Vec<ConnectionId>) {
         let RoomQueue { waiting, woken } = &mut self.room;
@@ -53,7 +63,6 @@ impl Executor {
             return self.worker.want_room();
         }
         wake.extend(waiting.iter().map(|(id, _)| *id));
-        woken.clear();
         woken.append(waiting);
     }
 }

@@ -1,7 +1,6 @@
 //! Large values on their way in and out, and lists of items: work that goes on over many turns.
 
 use super::Executor;
-use super::keys::FLASH_WAIT;
 use crate::dispatch::operation::{OldItem, Operation, StoreItem};
 use crate::dispatch::outcome::{ListingPage, Outcome};
 use crate::dispatch::progress::{Busy, Progress, Receiving, Sending, ValueSource};
@@ -249,7 +248,8 @@ impl Executor {
             }
         };
         let mut items = Vec::new();
-        let toured = self.worker.list(&mut tour, LISTED_AT_ONCE, FLASH_WAIT, &mut items);
+        let wait = self.flash_wait();
+        let toured = self.worker.list(&mut tour, LISTED_AT_ONCE, wait, &mut items);
         let page = ListingPage { form: &mut form, items: &items, is_last: toured == Toured::End };
         if compose(page) {
             progress.busy = Some(Busy::Listing { tour, form });

@@ -20,6 +20,8 @@ use std::collections::HashSet;
 const SCAN_COUNT: i64 = 10;
 /// This many keys, and the rest of a bucket, are collected for one reply before other connections have their turn.
 const KEYS_AT_ONCE: usize = 256;
+/// Steps after which a key by chance is looked for in memory: some thousand keys of flash were none of the client's.
+const RANDOM_STEPS_MAX: u32 = 16;
 /// The types that Redis has.
 const TYPES: [&[u8]; 6] = [b"string", b"list", b"set", b"zset", b"hash", b"stream"];
 
@@ -54,7 +56,10 @@ impl Resp {
             }
             Id::Randomkey => {
                 let random = self.random();
-                if let Some(tour) = executor.tour_for_random_key(random) {
+                // A transaction does not wait for flash.
+                let in_transaction =
+                    connection.session.as_ref().is_some_and(|session| session.transaction.is_some());
+                if !in_transaction && let Some(tour) = executor.tour_for_random_key(random) {
                     return Some(self.begin_collecting(executor, connection, tour, WantedKeys::Any(random)));
                 }
                 self.show_random_key(executor, connection);
@@ -196,6 +201,7 @@ impl Resp {
             composed: Vec::new(),
             count: 0,
             met: HashSet::new(),
+            steps: 0,
             charge,
             error: None,
         };
@@ -217,7 +223,7 @@ impl Resp {
         let Connection { output, progress, session: Some(session), .. } = connection else { return };
         progress.busy = None;
         let Some(mut collecting) = session.unfinished.collecting.take() else { return };
-        let Collecting { tour, wanted, composed, count, met, charge, error } = &mut *collecting;
+        let Collecting { tour, wanted, composed, count, met, steps, charge, error } = &mut *collecting;
         let before = (composed.capacity(), met.capacity());
         let fleet = self.fleet.as_deref();
         let at_once = if let WantedKeys::Scanned { least, .. } = wanted { *least } else { KEYS_AT_ONCE };
@@ -243,11 +249,13 @@ impl Resp {
             }
             true
         });
+        *steps += u32::from(toured != Toured::Waits);
         // The keys are copied once more when they are answered.
         let grown = 2 * (composed.capacity() - before.0) + 16 * (met.capacity() - before.1);
         let grown = grown as u64;
         let goes_on = match wanted {
             WantedKeys::Scanned { .. } => toured == Toured::Waits,
+            WantedKeys::Any(_) if *steps >= RANDOM_STEPS_MAX => false,
             _ => toured != Toured::End && !wanted.has_enough(*count),
         };
         if let Some(buffers) = self.server.buffers()

@@ -40,11 +40,12 @@ impl Work<'_> {
         matches!(self, Work::Key(_))
     }
 
-    /// Whether it may need room for an item: what Redis refuses when its memory is full.
+    /// Whether it may need room for an item: what Redis refuses when its memory is full, and what
+    /// makes a copy.
     pub(in crate::dispatch) fn may_need_room(&self) -> bool {
         match self {
             Work::Call(Call { command: Some(command), .. }) => {
-                command.has(flags::DENYOOM) || command.id == Id::Exec
+                command.has(flags::DENYOOM) || matches!(command.id, Id::Exec | Id::Rename | Id::Renamenx)
             }
             Work::Argument(_) => true,
             _ => false,

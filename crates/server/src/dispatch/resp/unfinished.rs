@@ -69,6 +69,8 @@ pub(super) struct Collecting {
     pub(super) count: usize,
     /// Hashes of the keys that were met, where flash may have one that memory has as well. `SCAN` does without.
     pub(super) met: HashSet<KeyHash>,
+    /// How often keys were asked for.
+    pub(super) steps: u32,
     pub(super) charge: Charge,
     /// Why no more are collected: the error to reply.
     pub(super) error: Option<Cow<'static, [u8]>>,
