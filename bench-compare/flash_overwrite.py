@@ -25,7 +25,7 @@ BATCH = 200
 # What a record takes beside its value, about, bytes.
 RECORD_BYTES = 56
 # Figures of the server that are added up over its starts.
-COUNTED = ("demotions_shed", "quick_drops", "drops_forced", "drops_of_all", "range_drops")
+COUNTED = ("demotions_shed", "store_waits", "quick_drops", "drops_forced", "drops_of_all", "range_drops")
 
 
 class Client:

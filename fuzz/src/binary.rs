@@ -11,6 +11,8 @@ use larder_server::settings::{Protocol, Settings};
 
 /// Maximum number of requests that are compared with the twin.
 const REQUESTS_MAX: usize = 120;
+/// Values that grow longer than this are left alone: items may be too large.
+const VALUE_BYTES_MAX: usize = 1_000_000;
 const KEYS: [&[u8]; 4] = [b"a", b"b", b"counter", &[b'k'; 250]];
 /// Opcodes that the twin knows, and some that nobody knows.
 const OPCODES: [u8; 31] = [
@@ -77,6 +79,9 @@ fn compare_with_twin(mut choices: Choices<'_>, client: &Client<'_>) {
             break;
         }
         let request = request(&mut choices, &twin);
+        if twin.value_bytes(&request.key) + request.value.len() > VALUE_BYTES_MAX {
+            continue;
+        }
         let longest = choices.of(&[usize::MAX, usize::MAX, 1, 30, 5000]).max(request.value.len() / 8);
         for piece in request.bytes().chunks(longest) {
             talk.send(&mut dispatcher, piece);
@@ -100,7 +105,8 @@ fn request(choices: &mut Choices<'_>, twin: &Twin) -> Packet {
     let (opcode, key) = (choices.of(&OPCODES), choices.of(&KEYS));
     let exptime = choices.of(&[0, 0, 0, 1000, 1, EXPIRED, DO_NOT_CREATE]);
     let value = match choices.below(4) {
-        0 => choices.below(300).to_string().into_bytes(),
+        // A client of C may store the NUL at the end of a string.
+        0 => format!("{}{}", choices.below(300), choices.of(&["", "", " ", "\0"])).into_bytes(),
         1 => u64::MAX.to_string().into_bytes(),
         2 => vec![choices.byte(); choices.below(40)],
         _ => vec![choices.byte(); choices.of(&[100, 1100, 20_000, 40_000])],

@@ -17,8 +17,8 @@ const OPENING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
 /// Requests with one of these words are answered differently every time.
 const VARYING: [&[u8]; 8] =
     [b"info", b"time", b"client", b"slowlog", b"randomkey", b"memory", b"larder", b"hello"];
-/// Deepest nesting of a reply.
-const DEPTH_MAX: usize = 8;
+/// Deepest nesting of a reply: `COMMAND DOCS` has 12 levels.
+const DEPTH_MAX: usize = 12;
 
 pub(crate) fn run(input: &[u8], client: &Client<'_>) {
     let (head, stream) = input.split_at(input.len().min(4));

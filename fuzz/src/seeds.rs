@@ -41,6 +41,7 @@ fn of_resp() -> Vec<Vec<u8>> {
         "MULTI\r\nSET a 1\r\nINCR a\r\nWATCH a\r\nEXEC\r\nGET a\r\n",
         "SET a \"b\\x00\\n\" EX 10\r\nGETEX a PERSIST\r\nHELLO 3\r\nGET b\r\n",
         "CLIENT REPLY SKIP\r\nGET a\r\nSCAN 0 MATCH * COUNT 5 TYPE string\r\nKEYS *\r\n",
+        "COMMAND DOCS\r\nCOMMAND\r\nCOMMAND LIST\r\n",
         "*1\r\n$-1\r\n",
         "*0\r\n\r\n*-1\r\n*2147483647\r\n",
         "*2\r\n$3\r\nGET\r\n$536870912\r\n",

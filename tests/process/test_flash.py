@@ -7,6 +7,7 @@ import unittest
 import support
 from flash_support import FlashCase, noise
 from process_support import larder_only
+from resp_support import ask
 
 SIZES = {b"tiny": 10, b"small": 1000, b"large": 100_000, b"huge": 3_000_000}
 
@@ -143,6 +144,26 @@ class Levels(FlashCase):
                 allowed = (b"new " + key, None) if number % 2 else (None,)
                 self.assertIn(found.get(key), allowed)
             self.assertGreater(len(found), 100, "most of what was written last is on flash")
+
+    def test_a_key_that_was_deleted_on_flash_is_found_absent_by_requests_that_look_twice(self):
+        keys = [b"gone%d" % number for number in range(3)]
+        self.evicted(**{key.decode(): noise(number, 1000) for number, key in enumerate(keys)})
+        for key in keys:
+            self.assertEqual(self.client.ask(b"delete " + key), b"DELETED")
+        # The device has what says so once short items have filled its segment.
+        for start in range(0, 60_000, 50):
+            self.client.send(b"".join(b"set short%d 0 0 1000 noreply\r\n%b\r\n" % (number, b"s" * 1000)
+                                      for number in range(start, start + 50)))
+        self.assertEqual(self.client.ask(b"mn"), b"MN")
+        self.wait_for_flash(self.client)
+        resp = self.connection(self.running)
+        self.assertEqual(ask(resp, b"SET", b"here", b"1"), b"OK")
+        self.assertEqual(ask(resp, b"RENAME", b"here", keys[0]), b"OK")
+        self.assertEqual(ask(resp, b"MSETNX", keys[1], b"2"), 1)
+        for words in ([b"MULTI"], [b"INCR", keys[2]]):
+            ask(resp, *words)
+        self.assertEqual(ask(resp, b"EXEC"), [1])
+        self.assertEqual(ask(resp, b"MGET", *keys), [b"1", b"2", b"1"])
 
     def test_a_large_append_waits_for_the_item(self):
         self.evicted(base=b"b" * 1000)

@@ -46,6 +46,7 @@ class Holds(Case):
         self.assertEqual((items.group(2), found.group(2)), ("0", "0"), told)
         for name in ("quick_drops", "drops_forced", "drops_of_all", "range_drops"):
             self.assertEqual(figures[name], "0", told)
+        self.assertGreater(int(figures["store_waits"]), 0, told)
         shed = 100 * int(figures["demotions_shed"]) / int(items.group(1))
         self.assertLessEqual(shed, SHED_MAX, told)
         self.assertLessEqual(100 - float(found.group(1)), shed + missing_max, told)

@@ -267,6 +267,14 @@ class Watching(WatchCase):
             states = [value for name, value in connection.stats(b"conns").items() if name.endswith(b":state")]
             self.assertIn(b"conn_watch", states)
 
+    def test_what_arrives_together_with_a_watch_is_not_answered(self):
+        server = self.server()
+        for more in (b"get a\r\nquit\r\nversion\r\n", b"get " + b"0123456789abcdef " * 200):
+            watcher = self.watch(server, b"fetchers\r\n" + more)
+            self.connection(server).ask(b"get b")
+            self.assertEqual(watcher.line(), "item_get key=b status=not_found clsid=0 cfd=N size=0")
+            watcher.connection.close()
+
     @larder_only
     def test_a_watcher_that_goes_leaves_nothing(self):
         server = self.server()

@@ -218,7 +218,8 @@ impl Flash {
         self.space.is_down_to_reserve()
     }
 
-    /// For how long the device has taken nothing of a segment, milliseconds. It may have been given nothing.
+    /// For how long the device has taken nothing of a segment, milliseconds. It says nothing of a device that is given
+    /// nothing.
     pub fn stalled_for_ms(&self) -> u64 {
         self.status.stalled_for_ms()
     }
@@ -508,6 +509,8 @@ impl Flash {
         self.meta.commit();
         self.space.note_segments_durable();
         self.space.note_generations_durable();
+        // An extent that was dropped may have been all that said that one in such a zone is dead.
+        self.writer.release_drained();
         self.meta.close(cas_max.saturating_add(1)).map_err(|error| failed(&error.to_string()))
     }
 

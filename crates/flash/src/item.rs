@@ -89,7 +89,7 @@ pub struct Room {
 
 /// The state of a hash at one moment. Two equal stamps say that no put, invalidation or flush touched the hash in
 /// between.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stamp(pub u64);
 
 /// The number of an invalidation in the journal (only in mode `journal`). The invalidation is durable when

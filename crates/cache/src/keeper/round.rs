@@ -285,8 +285,7 @@ impl Round<'_> {
                 self.hold_ready(reserved);
                 self.keeper.give_way();
                 // The policy still knows a column that has to stay, since it did not choose it.
-                is_empty &=
-                    self.keeper.lock().drain(self.levels, column, self.levels.evicts(), &mut self.slice);
+                is_empty &= self.drain(column);
             }
             if is_empty {
                 leaving.push(slab);
@@ -333,6 +332,14 @@ impl Round<'_> {
             !stays
         });
         has_released
+    }
+
+    /// Empties a column of a slab that is given back. A device that is behind is waited for a moment, but a lower limit
+    /// is met in any case.
+    fn drain(&mut self, column: ColumnId) -> bool {
+        self.levels.wait_for_flash();
+        let levels = Levels { is_urgent: true, ..self.levels };
+        self.keeper.lock().drain(levels, column, levels.evicts(), &mut self.slice)
     }
 
     /// Tries `columns` times at most to have `columns` columns free, before a slab is given back.

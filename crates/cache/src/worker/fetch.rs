@@ -165,6 +165,11 @@ impl Worker {
         self.flash.fetcher.as_ref().map(|fetcher| fetcher.fd()).or(commits)
     }
 
+    /// The stamp of a hash on flash. `None`: there is no flash.
+    pub fn flash_stamp(&self, hash: KeyHash) -> Option<Stamp> {
+        self.cache.demoter.as_ref().map(|demoter| demoter.flash().stamp(hash))
+    }
+
     /// Whether a store has to wait before it is executed: memory has no room for it yet, or so little that the rest is
     /// needed soon while what would have to be evicted would be lost, because the device is behind. Without a wait the
     /// store is executed all the same.

@@ -787,9 +787,9 @@ impl Play {
                 self.count += 1;
                 self.delete(key, cas, invalidate, drop_value, ttl);
             }
-            Op::Number { key, value } => {
+            Op::Number { key, value, end } => {
                 self.count += 1;
-                let digits = value.to_string().into_bytes();
+                let digits = format!("{value}{end}").into_bytes();
                 let (mode, ttl, cas) = (Mode::Set, Ttl::Never, Cas::Any);
                 self.store(Wanted { key, mode, value: digits, ttl, cas, vivify: None, pieces: 0 });
             }

@@ -354,6 +354,10 @@ impl Log {
         let has_records = |buffer: &mut Arc<Buffer>| buffer.read().as_ref().is_some_and(|c| !c.is_empty());
         if let Some(buffer) = append.open(kind).take_if(has_records) {
             buffer.seal(self.meta().next_sequence().unwrap_or(u64::MAX));
+            if append.sealed.is_empty() {
+                // The device was given nothing until now.
+                self.status().note_progress();
+            }
             append.sealed.push_back(buffer);
             self.status().wake();
         }

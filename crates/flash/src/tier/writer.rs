@@ -110,6 +110,11 @@ impl LogWriter {
         any
     }
 
+    /// Releases zones whose survivors are durable.
+    pub(crate) fn release_drained(&self) {
+        self.release.drained();
+    }
+
     fn write(&self, cursors: &mut Cursors, buffer: &Arc<Buffer>) -> Wrote {
         let content = buffer.read();
         let Some(found) = content.as_ref() else { return Wrote::Failed };

@@ -234,7 +234,9 @@ impl<S: SessionState> Conversation for Connection<S> {
     }
 
     fn wants_input(&self) -> bool {
-        !self.output.is_closing() && !self.is_backed_up()
+        // What a watcher sends is thrown away.
+        let is_watching = self.progress.watcher().is_some() && !self.output.is_full();
+        !self.output.is_closing() && (is_watching || !self.is_backed_up())
     }
 
     fn out_of_memory(&self) -> &'static str {

@@ -212,6 +212,7 @@ impl Dispatcher {
             self.look_up_ends(window);
         }
         let mut hints = Hints { epoch: self.executor.epoch(), are_outdated: false };
+        let has_flash = self.executor.has_flash();
         for op in window.iter() {
             let ready = &mut batch[op.connection as usize];
             // A connection whose output is full or that closed answers no more. Its requests stay in the input.
@@ -221,8 +222,9 @@ impl Dispatcher {
             {
                 continue;
             }
-            if self.executor.is_short_of_room()
+            if has_flash
                 && op.what.may_need_room()
+                && self.executor.is_short_of_room()
                 && self.executor.waits_for_room(&mut ready.connection.progress)
             {
                 continue;
@@ -241,6 +243,9 @@ impl Dispatcher {
             if progressed == Progressed::Request {
                 ready.consumed = op.end;
                 ready.connection.completed();
+                if has_flash {
+                    ready.connection.progress.absent = None;
+                }
             }
         }
         if self.sampler.passes(window.len()) {

@@ -4,9 +4,9 @@ use super::operation::ListingForm;
 use super::outcome::Tail;
 use super::watch::Watcher;
 use crate::io::{Charge, ConnectionId};
-use larder_cache::{Found, KeyHash, LargeRead, Promotion, Tour, Upload};
+use larder_cache::{Found, KeyHash, LargeRead, Promotion, Stamp, Tour, Upload};
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -32,6 +32,10 @@ pub(super) struct Progress {
     pub(super) waits: bool,
     /// Keys that were asked of flash for the requests at the front of the input, in the order they were asked for.
     pub(super) reads: Vec<PendingRead>,
+    /// Hashes of keys that the request at the front of the input needs in memory and flash was found not to have, with
+    /// their stamps before the reads. Without them a request that looks several times would read a deleted key, or one
+    /// of a false match, again and again.
+    pub(super) absent: Option<HashMap<KeyHash, Stamp>>,
     /// How far those reads are. It is made with the first read.
     pub(super) group: Option<Rc<ReadGroup>>,
     /// When the failed login at the front of the input is answered, in ticks of the worker.
@@ -54,6 +58,7 @@ impl Progress {
             received: None,
             waits: false,
             reads: Vec::new(),
+            absent: None,
             group: None,
             login_due: None,
             sizes: None,
@@ -65,9 +70,9 @@ impl Progress {
     /// Whether nothing more may be answered before this is further.
     #[inline]
     pub(super) fn blocks_replies(&self) -> bool {
-        use Busy::{Answering, Listing, Measuring, Pausing, Sending};
+        use Busy::{Answering, Listing, Measuring, Pausing, Sending, Watching};
         let is_replying = |busy: &Busy| {
-            matches!(busy, Sending(_) | Listing { .. } | Answering | Measuring { .. } | Pausing)
+            matches!(busy, Sending(_) | Listing { .. } | Answering | Measuring { .. } | Pausing | Watching(_))
         };
         self.waits || self.busy.as_ref().is_some_and(is_replying)
     }
@@ -225,6 +230,8 @@ pub(super) struct PendingRead {
     pub(super) token: u32,
     pub(super) hash: KeyHash,
     pub(super) key: Box<[u8]>,
+    /// The stamp of the hash before the read.
+    pub(super) stamp: Stamp,
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The slow twin of the binary protocol: a map, and for each opcode the reply that memcached 1.6.45 gives.
 //!
-//! Nothing expires while the twin looks on, unless a request says that its item has expired already.
+//! Nothing expires while the twin looks on, unless a request says that its item has expired already. No item is too
+//! large.
 
 #![allow(dead_code, reason = "each user takes its part")]
 
@@ -174,6 +175,11 @@ impl Twin {
     /// The CAS number of an item, as far as a reply has told it.
     pub(crate) fn cas_of(&self, key: &[u8]) -> Option<u64> {
         self.items.get(key)?.cas
+    }
+
+    /// The length of a value, bytes.
+    pub(crate) fn value_bytes(&self, key: &[u8]) -> usize {
+        self.items.get(key).map_or(0, |item| item.value.len())
     }
 
     /// Executes a request of good shape on the map. Returns the reply, if there is to be one.
@@ -363,12 +369,12 @@ impl Twin {
     }
 }
 
-/// The number that a value begins with: blanks and a plus perhaps, then digits, then the end, or a blank and anything.
-/// A value of more than `bytes_max` is no number.
+/// The number that a value begins with: blanks and a plus perhaps, then digits, then the end, or a blank or a NUL and
+/// anything. A value of more than `bytes_max` is no number.
 fn counter(value: &[u8], bytes_max: usize) -> Option<u64> {
     let is_blank = |byte: &u8| *byte == b' ' || (9..=13).contains(byte);
     let start = value.iter().position(|byte| !is_blank(byte)).filter(|_| value.len() <= bytes_max)?;
-    let word = value[start..].split(is_blank).next()?;
+    let word = value[start..].split(|byte| is_blank(byte) || *byte == 0).next()?;
     let digits = word.strip_prefix(b"+").unwrap_or(word);
     // `parse` takes a plus of its own.
     let is_plain = digits.iter().all(u8::is_ascii_digit);

@@ -44,6 +44,8 @@ pub(crate) enum Op {
     Number {
         key: u8,
         value: u64,
+        /// What follows the digits.
+        end: &'static str,
     },
     Arith {
         key: u8,
@@ -174,7 +176,8 @@ pub(crate) fn op() -> impl Strategy<Value = Op> {
         1 => Just(Op::AbandonUpload),
         4 => (key(), cas(), prop::bool::weighted(0.3), prop::bool::weighted(0.2), prop::option::weighted(0.3, ttl()))
             .prop_map(|(key, cas, invalidate, drop_value, ttl)| Op::Delete { key, cas, invalidate, drop_value, ttl }),
-        1 => (key(), prop_oneof![0u64..20, any::<u64>()]).prop_map(|(key, value)| Op::Number { key, value }),
+        1 => (key(), prop_oneof![0u64..20, any::<u64>()], select(vec!["", "", " ", "\0"]))
+            .prop_map(|(key, value, end)| Op::Number { key, value, end }),
         3 => (key(), any::<bool>(), prop_oneof![0u64..1000, any::<u64>()], prop::option::of(0u64..1000), cas())
             .prop_map(|(key, increment, delta, initial, cas)| Op::Arith { key, increment, delta, initial, cas }),
         3 => (key(), ttl()).prop_map(|(key, ttl)| Op::Touch { key, ttl }),
@@ -224,12 +227,12 @@ pub(crate) fn value_of(key: u8, count: u32, bytes: usize) -> Vec<u8> {
 }
 
 /// The number in a value, by the rule of memcached: blanks and a plus may stand before it, and anything behind a blank
-/// that follows it.
+/// or a NUL that follows it.
 pub(crate) fn number_of(value: &[u8]) -> Option<u64> {
     let is_blank = |byte: u8| byte == b' ' || (9..=13).contains(&byte);
     let text: Vec<u8> = value.iter().copied().skip_while(|&byte| is_blank(byte)).collect();
     let text = text.strip_prefix(b"+").unwrap_or(&text);
-    let word = text.split(|&byte| is_blank(byte)).next()?;
+    let word = text.split(|&byte| is_blank(byte) || byte == 0).next()?;
     // `parse` takes a plus of its own.
     word.iter().all(u8::is_ascii_digit).then(|| std::str::from_utf8(word).ok()?.parse().ok()).flatten()
 }

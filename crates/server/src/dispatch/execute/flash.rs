@@ -57,7 +57,8 @@ impl Executor {
         let read = progress.position_of(hash, key);
         // Memory may have got the key meanwhile, and most keys that memory lacks were never on flash. Where there is a
         // result, its stamp is looked at before it is used.
-        if read.is_none() && !self.worker.flash_may_hold(hash, key) {
+        if read.is_none() && (!self.worker.flash_may_hold(hash, key) || self.is_known_absent(progress, hash))
+        {
             return self.missed(hash, key);
         }
         let looked = self.look_further(progress, hash, key, read, need);
@@ -86,9 +87,14 @@ impl Executor {
                     if matches!(result, ReadResult::Pending) {
                         return Looked::Waits;
                     }
-                    progress.reads.remove(at);
+                    let stamp = progress.reads.remove(at).stamp;
                     match result {
-                        ReadResult::Done(result) => result,
+                        ReadResult::Done(result) => {
+                            if result.is_none() && need == Need::Memory {
+                                progress.absent.get_or_insert_default().insert(hash, stamp);
+                            }
+                            result
+                        }
                         _ if self.worker.flash_may_hold(hash, key) => continue,
                         _ => return self.missed(hash, key),
                     }
@@ -139,6 +145,12 @@ impl Executor {
         }
     }
 
+    /// Whether flash was found to have nothing of a key, and nothing has happened under its hash since.
+    fn is_known_absent(&self, progress: &Progress, hash: KeyHash) -> bool {
+        let known = progress.absent.as_ref().and_then(|absent| absent.get(&hash).copied());
+        known.is_some_and(|stamp| Some(stamp) == self.worker.flash_stamp(hash))
+    }
+
     /// Flash has nothing of the key. Another worker may have brought the item to memory since this one looked there.
     fn missed(&self, hash: KeyHash, key: &[u8]) -> Looked {
         match self.fetches.is_some() && self.worker.peek(hash, key).is_some() {
@@ -158,6 +170,7 @@ impl Executor {
             return BegunRead::Waits;
         }
         let token = fetches.take_token(progress.id, progress.group.get_or_insert_default());
+        let stamp = self.worker.flash_stamp(hash).unwrap_or_default();
         let fetch = match blocks {
             true => self.worker.fetch(token.into(), hash, key),
             false => self.worker.fetch_ahead(token.into(), hash, key),
@@ -168,7 +181,7 @@ impl Executor {
                 if is_first {
                     fetches.reserve();
                 }
-                progress.reads.push(PendingRead { token, hash, key: key.into() });
+                progress.reads.push(PendingRead { token, hash, key: key.into(), stamp });
                 BegunRead::Waits
             }
             Fetch::Here(found) => {
@@ -424,6 +437,7 @@ impl Executor {
     pub(in crate::dispatch) fn forget_reads(&mut self, progress: &mut Progress) {
         if let Some(fetches) = &mut self.fetches {
             progress.reads.drain(..).for_each(|read| fetches.forget(read.token));
+            progress.absent = None;
         }
     }
 
