@@ -220,6 +220,12 @@ impl ItemStore {
         bytes
     }
 
+    /// Counts the record at `at` as dead, but not the chunks that it names: another record has them now.
+    pub(crate) fn record_died(&self, guard: &Guard<'_>, at: Location, counters: &Counters) {
+        self.floors.entry_is_gone(|| self.birth_of(at));
+        counters.bytes_died.add(guard.item(at).die().into());
+    }
+
     /// Changes the expiry of an item in place, and that of its chunks. Returns false if its record has no word for it.
     /// The caller holds the writer bit of the item's bucket, or the item was not published yet.
     pub(crate) fn set_expiry(&self, guard: &Guard<'_>, at: Location, expiry: Expiry) -> bool {

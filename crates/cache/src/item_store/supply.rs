@@ -18,6 +18,8 @@ const RESERVED_FOR_SHARES_PART: usize = 64;
 /// Where nothing may be evicted, each worker has a column for items that take the place of others. In a small cache
 /// they are a 64th of all columns, but one at least.
 const RESERVED_FOR_REPLACING_PART: usize = 64;
+/// There the pass has columns to copy a large value to, too: four, or in a small cache again a 64th of all columns.
+const RESERVED_FOR_CHAINS: usize = 4;
 /// Columns there must be for each worker, which fills two of its own.
 pub(super) const COLUMNS_PER_WORKER_MIN: usize = 3;
 /// The share of the columns that is held ready. With flash behind memory, a burst of writes should find columns while
@@ -62,14 +64,20 @@ impl ItemStore {
 
     /// Free columns that no writer may take for an item beside those that are there.
     pub(crate) fn columns_not_for_new(&self) -> usize {
-        let for_replacing = match self.leaving.happens() {
+        let for_chains = match self.leaving.happens() {
             true => 0,
-            false => {
-                let most = (self.columns_max() as usize / RESERVED_FOR_REPLACING_PART).max(1);
-                self.counters.workers_max().min(most)
-            }
+            false => RESERVED_FOR_CHAINS.min(self.columns_max() as usize / RESERVED_FOR_REPLACING_PART),
         };
-        self.reserved_columns() + for_replacing
+        self.reserved_columns() + self.columns_for_replacing() + for_chains
+    }
+
+    /// Free columns for items that take the place of others.
+    pub(crate) fn columns_for_replacing(&self) -> usize {
+        if self.leaving.happens() {
+            return 0;
+        }
+        let most = (self.columns_max() as usize / RESERVED_FOR_REPLACING_PART).max(1);
+        self.counters.workers_max().min(most)
     }
 
     /// Takes a free column, of this node if there is one, for a writer whose new items have CAS numbers soon after

@@ -22,6 +22,8 @@ use std::time::{Duration, Instant};
 
 /// Buckets of the index that are split in one go, at most.
 const SPLITS_AT_ONCE: usize = 4096;
+/// The most columns whose items find no room before the search for one that can be packed ends.
+const PUT_OFF_MAX: usize = 8;
 /// What namespaces have is estimated no more often than this.
 const NAMESPACES_PERIOD: Duration = Duration::from_millis(50);
 /// Where the random numbers start.
@@ -131,18 +133,28 @@ impl Keeper {
     pub(super) fn pack(&mut self, levels: Levels<'_>, slice: &mut TimeSlice) -> bool {
         let store = levels.store;
         self.selector.learn_sealed(store, &self.sealed);
-        while let Some(column) = self.packing.next(store) {
+        let mut put_off = Vec::new();
+        let mut is_packed = false;
+        while !is_packed
+            && put_off.len() < PUT_OFF_MAX
+            && let Some(column) = self.packing.next(store)
+        {
             let victim = Selector::to_be_packed(column);
-            match self.pass.empty(levels, &mut self.selector, victim, slice) {
-                Emptied::Yes => return true,
+            let emptied = self.pass.empty(levels, &mut self.selector, victim, slice);
+            self.pass.each_thinned(|column| self.packing.note(store, column));
+            match emptied {
+                Emptied::Yes => is_packed = true,
                 Emptied::Refused if store.memory.available_columns() > 0 => note_unmovable(store, column),
+                // Another column may hold shorter values.
+                Emptied::NoRoom if store.memory.returning_columns() == 0 => put_off.push(column),
                 _ => {
-                    self.packing.give_back(store, column);
-                    return false;
+                    put_off.push(column);
+                    break;
                 }
             }
         }
-        false
+        put_off.into_iter().rev().for_each(|column| self.packing.give_back(store, column));
+        is_packed
     }
 
     /// Empties a column that the caller chose. Returns false if it holds something that has to stay for now.

@@ -16,8 +16,10 @@ use std::time::{Duration, Instant};
 const WAITED_FOR_SHARE: u64 = 512;
 /// The keeper packs columns together before a writer waits, while this share can be gained.
 const AHEAD_SHARE: u64 = 16;
-/// A column that was sealed with more than an eighth of it free had more room than a record takes.
+/// A column that was sealed with more than an eighth of it free, and more than the longest chunk of a large value takes
+/// with its row, had more room than a record takes.
 const LEFT_OVER_SHARE: u64 = 8;
+const CHUNK_ROW_BYTES_MAX: u64 = 64;
 /// A look at all columns that takes longer than 100 microseconds is repeated after 20 times as long, or at once when
 /// half a column's worth has died.
 const QUICK_LOOK: Duration = Duration::from_micros(100);
@@ -55,7 +57,7 @@ struct Look {
 /// What has to be gained at least, of columns of which so much can be gained, so that emptying them pays.
 fn needed_bytes(store: &ItemStore, wanted: PackedFor) -> u64 {
     let column_bytes = store.column_bytes();
-    let kept_columns = store.columns_not_for_new().saturating_sub(store.reserved_columns()) as u64;
+    let kept_columns = store.columns_for_replacing() as u64;
     let share = match wanted {
         // What is kept for items that take the place of others must not run out before it pays.
         PackedFor::Writer => (store.used_bytes() / WAITED_FOR_SHARE).min(kept_columns * column_bytes),
@@ -69,7 +71,9 @@ fn gain(store: &ItemStore, column: ColumnId) -> Option<u64> {
     let Candidate::Ready(found) = movable(store, column) else { return None };
     let used_bytes = u64::from(store.memory.column(column).used_bytes());
     let left_over = found.column_bytes.saturating_sub(used_bytes);
-    let free_bytes = if left_over * LEFT_OVER_SHARE > found.column_bytes { left_over } else { 0 };
+    let record_bytes_max = u64::from(store.memory.chunk_bytes_max()) + CHUNK_ROW_BYTES_MAX;
+    let had_room = left_over > (found.column_bytes / LEFT_OVER_SHARE).max(record_bytes_max);
+    let free_bytes = if had_room { left_over } else { 0 };
     Some(used_bytes.saturating_sub(found.live_bytes) + free_bytes).filter(|gain| *gain > 0)
 }
 
@@ -118,6 +122,17 @@ impl Packing {
             }
         }
         None
+    }
+
+    /// More can be gained of a column than at the last look.
+    pub(super) fn note(&mut self, store: &ItemStore, column: ColumnId) {
+        let Some(gain) = gain(store, column) else { return };
+        if let Some(known) = self.next.iter().position(|(_, known, _)| *known == column) {
+            self.gain_bytes = self.gain_bytes.saturating_sub(self.next.remove(known).0);
+        }
+        let at = self.next.partition_point(|(before, ..)| *before <= gain);
+        self.next.insert(at, (gain, column, store.memory.column(column).birth()));
+        self.gain_bytes += gain;
     }
 
     /// A column could not be emptied now, for there was no column to move its items to.

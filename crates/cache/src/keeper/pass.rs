@@ -2,11 +2,13 @@
 //!
 //! The pass reads the key rows of the column, 32 records at a time. Dead, expired and flushed items are dropped. If
 //! the victim may be evicted, the policy judges its live items together: those that stay are moved to the keeper's
-//! own open column, the others are evicted. Otherwise all live items are moved. A chunk of a large value is never
-//! moved: its whole item is evicted, or the column stays. A move replaces, under the bucket's writer bit, exactly the
+//! own open column, the others are evicted. Otherwise all live items are moved. `chunks.rs` has what becomes of large
+//! values. A move replaces, under the bucket's writer bit, exactly the
 //! entry that pointed at the old record. If the entry points elsewhere by then, a writer has replaced the item and
 //! there is nothing to do. After the pass nothing in the column can be found, and the column is reused once every
 //! worker has passed a quiescent point.
+
+mod chunks;
 
 use super::survivors::{Survivors, Zone};
 use super::time_slice::TimeSlice;
@@ -33,6 +35,8 @@ const EXPIRES_SOON_S: u32 = 3600;
 pub(super) struct Pass {
     reader: Reader,
     survivors: Survivors,
+    /// Columns that the last pass moved chunks of large values from.
+    thinned: Vec<ColumnId>,
     /// Records of the present column. The vectors are kept for their memory.
     met: Vec<Met>,
     judged: Vec<Judged>,
@@ -114,6 +118,7 @@ impl Pass {
         Pass {
             reader,
             survivors: Survivors::default(),
+            thinned: Vec::new(),
             met: Vec::new(),
             judged: Vec::new(),
             judgement: Judgement::default(),
@@ -131,6 +136,13 @@ impl Pass {
     /// Bytes that are free in the column that items of all kinds are packed in.
     pub(super) fn packed_free_bytes(&self) -> u64 {
         self.survivors.packed_free_bytes()
+    }
+
+    /// Calls `f` with each column that the last pass moved chunks of large values from.
+    pub(super) fn each_thinned(&mut self, f: impl FnMut(ColumnId)) {
+        self.thinned.sort_unstable();
+        self.thinned.dedup();
+        self.thinned.drain(..).for_each(f);
     }
 
     /// Ends a column that is being filled with survivors, so that it can be reclaimed as others are.
@@ -160,6 +172,7 @@ impl Pass {
         let counters = store.counters.keeper();
         let worked_before = slice.worked();
         self.reader.online();
+        self.thinned.clear();
         let emptied = self.empty_column(levels, selector, victim, slice, counters);
         if emptied == Emptied::NoRoom && victim.may_evict {
             self.judgement.keep(store, victim.column, &self.met);
@@ -181,7 +194,7 @@ impl Pass {
         slice: &mut TimeSlice,
         counters: &Counters,
     ) -> Emptied {
-        let Pass { reader, survivors, met, judged, judgement } = self;
+        let Pass { reader, survivors, thinned, met, judged, judgement } = self;
         let (store, column, may_evict) = (levels.store, victim.column, victim.may_evict);
         let guard = reader.pin();
         if !meet(store, &guard, column, met, judged) {
@@ -213,15 +226,18 @@ impl Pass {
             let kept = judged.iter().map(|item| Verdict::Keep { warmth: item.warmth });
             judgement.verdicts.extend(kept);
         }
-        // Items that a policy kept go on to the main queue. Items that were only moved stay in their own.
-        let to = match may_evict {
-            true => MovesTo::Queue(Queue::Main),
-            false if victim.is_packed() => MovesTo::Packed,
-            false if is_hot(store, column) => MovesTo::Hot,
-            false => MovesTo::Queue(queue),
+        let to = MovesTo::of(victim, queue, || is_hot(store, column));
+        let mut settle = Settle {
+            levels,
+            selector,
+            guard: &guard,
+            may_evict,
+            is_kept: false,
+            survivors,
+            thinned,
+            to,
+            counters,
         };
-        let mut settle =
-            Settle { levels, selector, guard: &guard, may_evict, is_kept: false, survivors, to, counters };
         let mut emptied = Emptied::Yes;
         for (nth, met) in met.iter().enumerate() {
             if nth % RECORDS_PER_LOOK == 0 {
@@ -268,12 +284,12 @@ impl Pass {
         seen: &[(Location, u8)],
     ) -> (usize, bool) {
         let (store, counters) = (levels.store, levels.store.counters.keeper());
-        let Pass { reader, survivors, .. } = self;
+        let Pass { reader, survivors, thinned, .. } = self;
         let guard = reader.pin();
         seen.iter().for_each(|(at, _)| guard.prefetch(*at));
         let (may_evict, is_kept) = (false, false);
         let mut settle =
-            Settle { levels, selector, guard: &guard, may_evict, is_kept, survivors, to, counters };
+            Settle { levels, selector, guard: &guard, may_evict, is_kept, survivors, thinned, to, counters };
         let (moved_before, mut is_stuck) = (counters.moved.get(), false);
         for (at, warmth) in seen {
             let item = guard.item(*at);
@@ -441,6 +457,7 @@ struct Settle<'a, 'g> {
     /// A least share keeps the item: where there is no column for it, it stays where it is.
     is_kept: bool,
     survivors: &'a mut Survivors,
+    thinned: &'a mut Vec<ColumnId>,
     to: MovesTo,
     counters: &'a Counters,
 }
@@ -454,6 +471,19 @@ pub(super) enum MovesTo {
     Hot,
     /// To the column that items of all kinds are packed in.
     Packed,
+}
+
+impl MovesTo {
+    /// Where the items of a column of `queue` go. Those that a policy kept go on to the main queue; those that are only
+    /// moved stay in their own.
+    fn of(victim: Victim, queue: Queue, is_hot: impl FnOnce() -> bool) -> MovesTo {
+        match victim.may_evict {
+            true => MovesTo::Queue(Queue::Main),
+            false if victim.is_packed() => MovesTo::Packed,
+            false if is_hot() => MovesTo::Hot,
+            false => MovesTo::Queue(queue),
+        }
+    }
 }
 
 impl Settle<'_, '_> {
@@ -484,7 +514,7 @@ impl Settle<'_, '_> {
         if let Verdict::Keep { warmth } = verdict
             && life == Life::Live
         {
-            let copy = self.copy(met.at, &item, warmth);
+            let copy = self.copy(met.at, &item, warmth, None);
             // A flush may have come before the copy's column was taken: then the item and its copy are both flushed.
             life = store.life(met.at, &item);
             match copy {
@@ -506,47 +536,6 @@ impl Settle<'_, '_> {
         }
         self.remove(bucket, &found, met.hash, parts, life);
         Emptied::Yes
-    }
-
-    /// Decides about a chunk of a large value: if its owner can still be found, the whole item goes. Large items are
-    /// never moved, for that would copy megabytes.
-    fn chunk(&mut self, met: &Met) -> Emptied {
-        let Levels { store, demoter, .. } = self.levels;
-        // Only this pass moves an owner. If a writer replaces it meanwhile, nothing refers to the parts that were sent.
-        let parts = if demoter.is_some() && self.may_evict {
-            let owner = self.owner_of(met, &store.index.lock(met.hash));
-            owner.map_or(SentParts::None, |owner| {
-                self.levels.send_parts(self.guard, met.hash, owner.entry.location, self.counters)
-            })
-        } else {
-            SentParts::None
-        };
-        let bucket = store.index.lock(met.hash);
-        let Some(found) = self.owner_of(met, &bucket) else { return Emptied::Yes };
-        let owner = found.entry.location;
-        let life = store.life(owner, &self.guard.item(owner));
-        if !self.may_evict && life == Life::Live {
-            return Emptied::Refused;
-        }
-        if life == Life::Live && !store.leaving.may_lose() {
-            let leaving = Leaving { hash: met.hash, at: owner, warmth: found.entry.warmth, parts };
-            if !self.levels.leave_for_flash(self.guard, &leaving, self.counters) {
-                return Emptied::Refused;
-            }
-            self.forget(bucket, &found, life);
-            return Emptied::Yes;
-        }
-        self.remove(bucket, &found, met.hash, parts, life);
-        Emptied::Yes
-    }
-
-    /// The entry of the item that a chunk belongs to.
-    fn owner_of(&self, chunk: &Met, bucket: &BucketGuard<'_>) -> Option<Found> {
-        let chain = self.guard.chunk(chunk.at).chain;
-        bucket.entries().find(|found| {
-            let item = self.guard.item(found.entry.location);
-            first_chunk(&item).is_some_and(|first| self.guard.chunk(first).chain == chain)
-        })
     }
 
     /// Makes the entry lead to the copy at `new`.
@@ -584,8 +573,15 @@ impl Settle<'_, '_> {
     }
 
     /// Copies the item at `at`, whose entry will have `warmth`, to the survivors' column. It stays on its NUMA node if
-    /// there is room there. `None`: there is no room for it.
-    fn copy(&mut self, at: Location, item: &Item<'_>, warmth: u8) -> Option<Location> {
+    /// there is room there. The copy of a large value has its chunks, or those from `copied` on. `None`: there is no
+    /// room for it.
+    fn copy(
+        &mut self,
+        at: Location,
+        item: &Item<'_>,
+        warmth: u8,
+        copied: Option<Location>,
+    ) -> Option<Location> {
         let store = self.levels.store;
         let node = store.memory.node_of(store.memory.column_of(at));
         let floor = store.floors.highest();
@@ -598,7 +594,7 @@ impl Settle<'_, '_> {
             let (open, class) = self.survivors.place_for(store, node, zone, item.expiry());
             if let Some(open) = open
                 && open.birth() >= floor
-                && let Some(new) = place_copy(open, item)
+                && let Some(new) = place_copy(open, item, copied)
             {
                 return Some(new);
             }
@@ -615,8 +611,9 @@ impl Settle<'_, '_> {
     }
 }
 
-/// Copies a record, with its CAS number, expiry and state. `None`: the column has no room for it.
-fn place_copy(open: &mut OpenColumn, item: &Item<'_>) -> Option<Location> {
+/// Copies a record, with its CAS number, expiry and state, and if `copied` is given with these chunks instead of its
+/// own. `None`: the column has no room for it.
+fn place_copy(open: &mut OpenColumn, item: &Item<'_>, copied: Option<Location>) -> Option<Location> {
     let (key, flags, expiry, cas, state) =
         (item.key(), item.flags(), item.expiry(), item.cas(), item.state());
     let changed_in_parts = item.is_changed_in_parts();
@@ -626,6 +623,7 @@ fn place_copy(open: &mut OpenColumn, item: &Item<'_>) -> Option<Location> {
             open.place(&NewItem { key, value, flags, expiry, cas, state, changed_in_parts })
         }
         Value::Chunked { total, first } => {
+            let first = copied.unwrap_or(first);
             open.place_chunked(&NewChunked { key, total, first, flags, expiry, cas, state, changed_in_parts })
         }
     }

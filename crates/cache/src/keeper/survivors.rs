@@ -38,6 +38,8 @@ pub(super) enum Zone {
 pub(super) struct Survivors {
     nodes: Vec<OfNode>,
     packed: Option<OpenColumn>,
+    /// For the chunks of large values, where nothing may be evicted.
+    chunks: Option<OpenColumn>,
 }
 
 /// The open columns for items of one node, for each of the two queues: those for items that never expire, by warmth,
@@ -99,6 +101,11 @@ impl Survivors {
         (&mut columns.expiring[longer.unwrap_or(SECONDS_MAX.len())], Some(class))
     }
 
+    /// Where a copy of a chunk goes.
+    pub(super) fn chunks(&mut self) -> &mut Option<OpenColumn> {
+        &mut self.chunks
+    }
+
     /// Takes a column for the next items of a node and a zone, one of which has the number `cas`.
     pub(super) fn take(
         &mut self,
@@ -129,7 +136,7 @@ impl Survivors {
     }
 
     fn all(&mut self) -> impl Iterator<Item = &mut Option<OpenColumn>> {
-        self.nodes.iter_mut().flat_map(OfNode::all).chain([&mut self.packed])
+        self.nodes.iter_mut().flat_map(OfNode::all).chain([&mut self.packed, &mut self.chunks])
     }
 
     /// Ends a column if it is being filled, so that it can be reclaimed as others are.

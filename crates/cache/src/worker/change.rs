@@ -56,7 +56,7 @@ impl Worker {
     fn store_once(&mut self, store: &Store<'_>, price: Option<&Price>) -> Option<StoreOutcome> {
         let outcome = match self.admit(store) {
             Err(refused) => return Some(refused),
-            Ok((Expected::Unchanged { at, .. }, _)) if store.joins() => self.extend(store, at, price),
+            Ok((Expected::Unchanged(seen), _)) if store.joins() => self.extend(store, seen.at, price),
             Ok((expected, stale_of)) => self.store_over(store, expected, stale_of, price),
         };
         // `Exists` means here that the publish lost a race: look again.
@@ -150,7 +150,7 @@ impl Worker {
             _ => self.place_long(hash, value, key, of).unzip(),
         };
         let Some(new) = new.or_else(|| self.place_instead((hash, key), key, value, of)) else {
-            return StoreOutcome::NoRoom;
+            return self.put_before_chunks(hash, key, value, of, expected);
         };
         let published = self.publish(hash, key, expected, new, price);
         if published == Published::Done {
@@ -404,8 +404,8 @@ impl Worker {
         }
         // The record has no words for such an expiry: it is written anew with them.
         let mut expected = self.expect_unchanged(at);
-        if let (Expected::Unchanged { expiry, .. }, Some(seen)) = (&mut expected, seen) {
-            *expiry = seen;
+        if let (Expected::Unchanged(expected), Some(seen)) = (&mut expected, seen) {
+            expected.expiry = seen;
         }
         let (value, old) = self.old_record(at);
         let of = RecordFields { expiry, ..old };

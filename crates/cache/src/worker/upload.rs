@@ -4,7 +4,7 @@ use super::Worker;
 use super::chain::{RecordFields, Upload};
 use super::edit::{Decide, Edited, Given};
 use super::penalty::priced;
-use super::write::{Expected, Published};
+use super::write::{Expected, Published, Seen};
 use crate::commands::{Mode, Store, StoreOutcome};
 use crate::penalties::Price;
 use larder_item::{KeyHash, Location};
@@ -20,7 +20,7 @@ impl Worker {
                     return outcome;
                 }
             };
-            if let (true, Expected::Unchanged { at, .. }) = (store.joins(), expected) {
+            if let (true, Expected::Unchanged(Seen { at, .. })) = (store.joins(), expected) {
                 match self.join_upload(&mut upload, store, at) {
                     StoreOutcome::Exists => continue,
                     outcome @ StoreOutcome::Stored { .. } => return outcome,

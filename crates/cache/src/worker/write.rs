@@ -7,8 +7,9 @@
 use super::Worker;
 use super::chain::{Piece, RecordFields};
 use super::open_columns::Place;
+use crate::commands::StoreOutcome;
 use crate::demoter::{Leaving, Levels, SentParts};
-use crate::item_store::Life;
+use crate::item_store::{ItemStore, Life, first_chunk};
 use crate::penalties::Price;
 use crate::sizing::UseRecord;
 use larder_index::{BucketGuard, WARMTH_MAX};
@@ -25,16 +26,35 @@ pub(super) enum Expected {
     /// Nothing that may be served.
     Absent,
     /// The very record that was looked at, unchanged: see [`Worker::expect_unchanged`].
-    Unchanged {
-        /// Where the record was.
-        at: Location,
-        /// The birth number that its column had. If the column has another one by now, another record is at `at`.
-        birth: u64,
-        /// What may change in place, and is carried over to the new record: when the item expires, and whether its
-        /// token was given away.
-        expiry: Expiry,
-        token_sent: bool,
-    },
+    Unchanged(Seen),
+}
+
+/// A record that was looked at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Seen {
+    /// Where the record was.
+    pub(super) at: Location,
+    /// The birth number that its column had. If the column has another one by now, another record is at `at`.
+    birth: u64,
+    /// What may change in place, and is carried over to the new record: when the item expires, and whether its token
+    /// was given away.
+    pub(super) expiry: Expiry,
+    token_sent: bool,
+}
+
+impl Seen {
+    /// Whether the record at `at`, which an entry leads to, is this one, unchanged.
+    #[inline(always)]
+    fn is_at(&self, store: &ItemStore, guard: &Guard<'_>, at: Location) -> bool {
+        // The item may have been flushed since: what is derived from it must not outlive it.
+        let is_there =
+            at == self.at && store.birth_of(at) == self.birth && !store.is_flushed(at, &guard.item(at));
+        // A touch that was answered meanwhile must not be undone.
+        is_there && {
+            let item = guard.item(at);
+            item.expiry() == self.expiry && item.state().has(State::TOKEN_SENT) == self.token_sent
+        }
+    }
 }
 
 /// What came of publishing a record.
@@ -124,12 +144,12 @@ impl Worker {
     pub(super) fn expect_unchanged(&self, at: Location) -> Expected {
         let guard = self.reader.pin();
         let item = guard.item(at);
-        Expected::Unchanged {
+        Expected::Unchanged(Seen {
             at,
             birth: self.cache.store.birth_of(at),
             expiry: item.expiry(),
             token_sent: item.state().has(State::TOKEN_SENT),
-        }
+        })
     }
 
     /// Runs `put` on an open column that has room for it. `key` is that of the item that `put` places, if it places
@@ -182,6 +202,54 @@ impl Worker {
         let expiry = store.namespaces.cap(key, of.expiry, store.clock.now_s());
         let item = RecordFields { expiry, ..*of }.item(key, [first, second]);
         self.place_with(Place::REPLACING, Some(key), |open| open.place(&item))
+    }
+
+    /// As [`Worker::place_instead`], for a large value that stays as it is: the new record takes over the chunks of the
+    /// item that `expected` names.
+    #[cold]
+    pub(super) fn put_before_chunks(
+        &mut self,
+        hash: KeyHash,
+        key: &[u8],
+        value: [Piece<'_>; 2],
+        of: &RecordFields,
+        expected: Expected,
+    ) -> StoreOutcome {
+        let ([Piece::Chain { total, first }, Piece::Bytes([])], Expected::Unchanged(seen)) =
+            (value, expected)
+        else {
+            return StoreOutcome::NoRoom;
+        };
+        let store = &self.cache.store;
+        if store.leaving.happens() {
+            return StoreOutcome::NoRoom;
+        }
+        let expiry = store.namespaces.cap(key, of.expiry, store.clock.now_s());
+        let record = RecordFields { expiry, ..*of }.chunked(key, total, first);
+        let placed = self.place_with(Place::REPLACING, Some(key), |open| open.place_chunked(&record));
+        let Some(new) = placed else { return StoreOutcome::NoRoom };
+        let (store, guard) = (&self.cache.store, self.reader.pin());
+        let mut bucket = store.index.lock(hash);
+        let found = bucket.find_at(seen.at).filter(|_| {
+            seen.is_at(store, &guard, seen.at) && first_chunk(&guard.item(seen.at)) == Some(first)
+        });
+        let Some(found) = found else {
+            drop(bucket);
+            self.take_back(new);
+            return StoreOutcome::Exists;
+        };
+        // The chunks expire with the new record.
+        store.set_expiry(&guard, new, expiry);
+        if self.cache.watches.extras.are_any() {
+            self.do_extras(&guard, hash, key, new, Some(seen.at));
+        }
+        self.inherit_penalty(&guard, key, new, Some(seen.at));
+        bucket.replace(&found, new, (found.entry.warmth + 1).min(WARMTH_MAX));
+        drop(bucket);
+        store.record_died(&guard, seen.at, self.counters());
+        self.note_store(hash, new);
+        self.counters().bytes_stored.add(guard.item(new).bytes().into());
+        StoreOutcome::Stored { cas: of.cas, value_bytes: total }
     }
 
     /// The next CAS number.
@@ -281,18 +349,8 @@ impl Worker {
             (Expected::Absent, Some(found)) => {
                 self.life(found.entry.location, &guard.item(found.entry.location)) != Life::Live
             }
-            (Expected::Unchanged { at, birth, expiry, token_sent }, Some(found)) => {
-                // The item may have been flushed since: what is derived from it must not outlive it.
-                let is_there = found.entry.location == at
-                    && store.birth_of(at) == birth
-                    && !store.is_flushed(at, &guard.item(at));
-                // A touch that was answered meanwhile must not be undone.
-                is_there && {
-                    let item = guard.item(at);
-                    item.expiry() == expiry && item.state().has(State::TOKEN_SENT) == token_sent
-                }
-            }
-            (Expected::Unchanged { .. }, None) => false,
+            (Expected::Unchanged(seen), Some(found)) => seen.is_at(store, &guard, found.entry.location),
+            (Expected::Unchanged(_), None) => false,
         };
         if !as_expected {
             drop(bucket);
