@@ -149,9 +149,7 @@ impl Worker {
             }
             _ => self.place_long(hash, value, key, of).unzip(),
         };
-        let Some(new) = new.or_else(|| self.place_instead((hash, key), key, value, of)) else {
-            return self.put_before_chunks(hash, key, value, of, expected);
-        };
+        let Some(new) = new else { return self.put_without_room((hash, key), &value, of, expected, price) };
         let published = self.publish(hash, key, expected, new, price);
         if published == Published::Done {
             return StoreOutcome::Stored { cas: of.cas, value_bytes: total as u32 };
@@ -162,6 +160,23 @@ impl Worker {
         if published == Published::Full { StoreOutcome::NoRoom } else { StoreOutcome::Exists }
     }
 
+    /// As [`Worker::put`], for an item that there was no room for.
+    #[cold]
+    #[inline(never)]
+    fn put_without_room(
+        &mut self,
+        (hash, key): (KeyHash, &[u8]),
+        value: &[Piece<'_>; 2],
+        of: &RecordFields,
+        expected: Expected,
+        price: Option<&Price>,
+    ) -> StoreOutcome {
+        match self.put_instead((hash, key), (hash, key), *value, of, expected, price) {
+            StoreOutcome::NoRoom => self.put_before_chunks(hash, key, *value, of, expected),
+            outcome => outcome,
+        }
+    }
+
     /// As [`Worker::put`], for an item that there was no room for, and for which the item of another key goes.
     pub(super) fn put_instead(
         &mut self,
@@ -170,9 +185,10 @@ impl Worker {
         value: [Piece<'_>; 2],
         of: &RecordFields,
         expected: Expected,
+        price: Option<&Price>,
     ) -> StoreOutcome {
         let Some(new) = self.place_instead(gone, key, value, of) else { return StoreOutcome::NoRoom };
-        match self.publish(hash, key, expected, new, None) {
+        match self.publish(hash, key, expected, new, price) {
             Published::Done => StoreOutcome::Stored {
                 cas: of.cas,
                 value_bytes: (value[0].length() + value[1].length()) as u32,

@@ -215,7 +215,7 @@ impl Worker {
             let of = self.renewed(of);
             let mut outcome = self.put(to.key, to.hash, value, &of, expected, None);
             if outcome == StoreOutcome::NoRoom && to.moves {
-                outcome = self.put_instead((hash, key), (to.hash, to.key), value, &of, expected);
+                outcome = self.put_instead((hash, key), (to.hash, to.key), value, &of, expected, None);
             }
             self.recycle_old_value(old);
             match outcome {

@@ -222,11 +222,7 @@ impl Dispatcher {
             {
                 continue;
             }
-            if has_flash
-                && op.what.may_need_room()
-                && self.executor.is_short_of_room()
-                && self.executor.waits_for_room(&mut ready.connection.progress)
-            {
+            if has_flash && self.has_to_wait(ready.connection, op) {
                 continue;
             }
             let answered_before = ready.connection.output.len();
@@ -243,15 +239,20 @@ impl Dispatcher {
             if progressed == Progressed::Request {
                 ready.consumed = op.end;
                 ready.connection.completed();
-                if has_flash {
-                    ready.connection.progress.absent = None;
-                }
             }
         }
         if self.sampler.passes(window.len()) {
             self.sample(batch, window);
         }
         window.clear();
+    }
+
+    /// Whether a request waits for room that flash makes.
+    #[inline(never)]
+    fn has_to_wait(&mut self, connection: &mut Connection, op: &WindowOp<'_, Work<'_>>) -> bool {
+        op.what.may_need_room()
+            && self.executor.is_short_of_room()
+            && self.executor.waits_for_room(&mut connection.progress)
     }
 
     /// Looks at some keys of a window that was executed.
@@ -286,6 +287,9 @@ impl Dispatcher {
             }
             let is_all_consumed = ready.consumed == ready.input.len();
             let Connection { output, progress, .. } = &mut *ready.connection;
+            if !progress.waits {
+                progress.absent = None;
+            }
             if !progress.waits && is_all_consumed && progress.busy.is_none() {
                 executor.forget_reads(progress);
             }

@@ -32,9 +32,9 @@ pub(super) struct Progress {
     pub(super) waits: bool,
     /// Keys that were asked of flash for the requests at the front of the input, in the order they were asked for.
     pub(super) reads: Vec<PendingRead>,
-    /// Hashes of keys that the request at the front of the input needs in memory and flash was found not to have, with
-    /// their stamps before the reads. Without them a request that looks several times would read a deleted key, or one
-    /// of a false match, again and again.
+    /// Hashes of keys that requests needed in memory and flash was found not to have, since the connection last had
+    /// nothing to wait for, with their stamps before the reads. Without them a request that looks several times would
+    /// read a deleted key, or one of a false match, again and again.
     pub(super) absent: Option<HashMap<KeyHash, Stamp>>,
     /// How far those reads are. It is made with the first read.
     pub(super) group: Option<Rc<ReadGroup>>,

@@ -197,6 +197,20 @@ impl Executor {
         read: &Read<'_>,
         compose: impl FnOnce(Outcome<'_>) -> Tail,
     ) {
+        match read.create.is_some() || read.touch.is_some() {
+            true => self.read_and_change(progress, read, compose),
+            false => self.show_read(progress, read, Changed::default(), compose),
+        }
+    }
+
+    /// A read that may create the item, or set its expiry.
+    #[inline(never)]
+    fn read_and_change(
+        &mut self,
+        progress: &mut Progress,
+        read: &Read<'_>,
+        compose: impl FnOnce(Outcome<'_>) -> Tail,
+    ) {
         let Read { key, hash, .. } = *read;
         let missing = read.create.as_ref().filter(|_| self.worker.peek(hash, key).is_none());
         if missing.is_some() {
@@ -204,16 +218,41 @@ impl Executor {
         }
         // Another client may create the item first: then it is there, with its token given away.
         let created = missing.is_some_and(|create| self.create(key, hash, create));
-        let hit = self.read_item(read, missing.is_some());
+        let before = match self.touch_first(read, created) {
+            Ok(before) => before,
+            Err(refused) => {
+                compose(Outcome::Read(refused));
+                return;
+            }
+        };
+        self.show_read(progress, read, Changed { was_missing: missing.is_some(), created, before }, compose);
+    }
+
+    /// Shows an item.
+    #[inline(always)]
+    fn show_read(
+        &mut self,
+        progress: &mut Progress,
+        read: &Read<'_>,
+        changed: Changed,
+        compose: impl FnOnce(Outcome<'_>) -> Tail,
+    ) {
+        let Read { key, hash, .. } = *read;
+        let Changed { was_missing, created, before } = changed;
+        // What was missing is shown, but was not used.
+        let hit = match read.leaves_no_trace || was_missing {
+            true => self.worker.peek(hash, key),
+            false => self.worker.get(hash, key),
+        };
         let counters = self.worker.counters();
-        self.count_for_namespace(key, hit.is_some() && missing.is_none());
+        self.count_for_namespace(key, hit.is_some() && !was_missing);
         let Some(hit) = hit else {
             counters.cmd_get.add(1);
             counters.get_misses.add(1);
-            if missing.is_none() {
+            if !was_missing {
                 self.worker.note_miss(hash, key);
             }
-            let is_refused = missing.is_some() && !created;
+            let is_refused = was_missing && !created;
             let outcome = if is_refused { ReadOutcome::NoMemoryToCreate } else { ReadOutcome::Miss };
             compose(Outcome::Read(outcome));
             return;
@@ -221,26 +260,8 @@ impl Executor {
         // A read that touches is counted by the touch below.
         if read.touch.is_none() {
             counters.cmd_get.add(1);
-            if missing.is_some() { &counters.get_misses } else { &counters.get_hits }.add(1);
+            if was_missing { &counters.get_misses } else { &counters.get_hits }.add(1);
         }
-        let (state, expiry) = (hit.item.state(), hit.expiry());
-        // As for a plain read: one in the past is set after the item was shown, and any other before.
-        let touch = new_expiry(read, created, expiry);
-        let past = touch.filter(|expiry| expiry.is_past(self.clock().now_s()));
-        let hit = match touch.filter(|_| past.is_none()) {
-            None => Ok(hit),
-            Some(expiry) if self.touch_shown(key, hash, expiry) == Touched::NoRoom => {
-                Err(ReadOutcome::NoMemoryToShow)
-            }
-            Some(_) => self.worker.peek(hash, key).ok_or(ReadOutcome::Miss),
-        };
-        let hit = match hit {
-            Ok(hit) => hit,
-            Err(refused) => {
-                compose(Outcome::Read(refused));
-                return;
-            }
-        };
         let cas = if read.with_cas { self.shown_cas(hit.cas()) } else { 0 };
         let wants_value = match read.value {
             ValueWanted::No => false,
@@ -255,6 +276,7 @@ impl Executor {
             };
             (value, source) = (Some(shown.0), shown.1);
         }
+        let (state, expiry) = before.unwrap_or_else(|| (hit.item.state(), hit.expiry()));
         let token_taken = state.has(State::TOKEN_SENT) && !created;
         let token_won = created || (!token_taken && self.wins_token(read, state, expiry));
         if !read.leaves_no_trace {
@@ -276,21 +298,30 @@ impl Executor {
             token_won,
         })));
         progress.send(source, tail);
-        if let Some(expiry) = past {
+        if let Some(expiry) = new_expiry(read, created, expiry).filter(|_| before.is_none()) {
             self.touch_shown(key, hash, expiry);
         }
     }
 
-    /// The item that is read. What was missing is shown, but was not used.
-    #[inline]
-    fn read_item(&self, read: &Read<'_>, was_missing: bool) -> Option<Hit<'_>> {
-        match read.leaves_no_trace || was_missing {
-            true => self.worker.peek(read.hash, read.key),
-            false => self.worker.get(read.hash, read.key),
+    /// As for a plain read: an expiry in the past is set after the item was shown, and any other before. Returns the
+    /// state and the expiry that the item had then.
+    fn touch_first(
+        &mut self,
+        read: &Read<'_>,
+        created: bool,
+    ) -> Result<Option<(State, Expiry)>, ReadOutcome<'static>> {
+        let Some(hit) = self.worker.peek(read.hash, read.key) else { return Ok(None) };
+        let before = (hit.item.state(), hit.expiry());
+        let expiry = new_expiry(read, created, before.1).filter(|new| !new.is_past(self.clock().now_s()));
+        match expiry.map(|expiry| self.touch_shown(read.key, read.hash, expiry)) {
+            None => Ok(None),
+            Some(Touched::NoRoom) => Err(ReadOutcome::NoMemoryToShow),
+            Some(_) => Ok(Some(before)),
         }
     }
 
     /// Whether the client gets the token of an item that nobody has it of.
+    #[inline]
     fn wins_token(&self, read: &Read<'_>, state: State, expiry: Expiry) -> bool {
         let wants = match read.recache {
             Recache::Never => false,
@@ -331,6 +362,17 @@ impl Executor {
         });
         matches!(outcome, StoreOutcome::Stored { .. }) && self.worker.claim_token(hash, key)
     }
+}
+
+/// What a read has done before the item is shown.
+#[derive(Default)]
+struct Changed {
+    /// There was no item.
+    was_missing: bool,
+    /// It was created.
+    created: bool,
+    /// The state and the expiry that it had before it got another expiry.
+    before: Option<(State, Expiry)>,
 }
 
 /// The expiry that an item gets, if it gets another. `shown` = the one it is shown with.
