@@ -17,8 +17,11 @@ use crate::device::ZoneId;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Distance between the two marks, percent of all zones (DIDACache).
+/// Distance between two marks that do not move, percent of all zones (DIDACache).
 pub const WINDOW_PERCENT: u32 = 15;
+/// The same between marks that follow the rates. What is erased is not used for items, so reclaim finds less garbage in
+/// each zone. Where stores wait for flash, a burst needs no more.
+pub const RATES_WINDOW_PERCENT: u32 = 4;
 /// The low mark is at most this share of all zones, percent, so that three quarters of the device are always used for
 /// items.
 pub const LOW_MAX_PERCENT: u32 = 25;
@@ -101,8 +104,8 @@ pub struct Watermarks {
 
 impl Watermarks {
     /// Marks that follow the rates: the low mark is [`Rates::queue_zones`]. It is at least the reserve, at most
-    /// [`LOW_MAX_PERCENT`] and at most half of what live items may not take. The high mark is [`WINDOW_PERCENT`]
-    /// higher, or by the other half.
+    /// [`LOW_MAX_PERCENT`] and at most half of what live items may not take. The high mark is
+    /// [`RATES_WINDOW_PERCENT`] higher, or by the other half.
     pub fn by_rates() -> MakeSpacePolicy {
         Arc::new(|bounds| Box::new(Watermarks::that_follow_rates(bounds)))
     }
@@ -117,7 +120,7 @@ impl Watermarks {
         let half = share(bounds.zones, 100 - bounds.fill_percent.min(100)) / 2;
         let low_min = share(bounds.zones, 1).max(bounds.reserve).max(1);
         let low_max = share(bounds.zones, LOW_MAX_PERCENT).min(half).max(low_min);
-        let window = share(bounds.zones, WINDOW_PERCENT).min(half).max(1);
+        let window = share(bounds.zones, RATES_WINDOW_PERCENT).min(half).max(1);
         Watermarks { zones: bounds.zones, window, low: low_min, low_range: Some((low_min, low_max)) }
     }
 

@@ -87,9 +87,9 @@ fn the_least_loaded_channel_then_the_least_worn_zone() {
 #[test]
 fn the_marks_leave_live_items_their_space() {
     let mut marks = Watermarks::that_follow_rates(SpaceBounds { fill_percent: 85, reserve: 5, ..BOUNDS });
-    assert_eq!((marks.low(), marks.high()), (10, 85));
+    assert_eq!((marks.low(), marks.high()), (10, 50));
     marks.next(0, Rates { taken_per_s: 2.0, reclaimed_per_s: 1.0 });
-    assert_eq!((marks.low(), marks.high()), (75, 150));
+    assert_eq!((marks.low(), marks.high()), (75, 115));
     let marks = Watermarks::that_follow_rates(SpaceBounds { fill_percent: 100, reserve: 20, ..BOUNDS });
     assert_eq!((marks.low(), marks.high()), (20, 21), "what is kept for survivors");
 }

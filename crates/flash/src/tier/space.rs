@@ -28,8 +28,8 @@ const RATE_WINDOW_S: f64 = 10.0;
 const DROPPED_PER_PERCENT: u32 = 5;
 /// At most one zone in 16 is kept for what a reclaim writes again.
 const RESERVE_PART: u32 = 16;
-/// Reclaim hurries when one zone in 32 is erased beyond those that are kept.
-const HURRY_PART: u32 = 32;
+/// Reclaim hurries when one zone in 128 is erased beyond those that are kept.
+const HURRY_PART: u32 = 128;
 /// For how long a zone that could not be read is not reclaimed.
 const UNREADABLE_FOR: Duration = Duration::from_secs(60);
 
