@@ -28,6 +28,9 @@ RECORD_BYTES = 48
 # Stores a second of a pace that is not the fastest, by the size of the values.
 PACES = {"100": 60_000, "960": 30_000, "3000": 10_000, "mixed": 8_000}
 MIXED_MIN, MIXED_MAX = 100, 8192
+# memcached's pages have 64 MiB by default: with the four of a file of 256 MiB it keeps 77 of 100 items of 960 B that
+# fill a half, with those of 4 to 16 MiB 96.
+PAGES = "ext_page_size=8,ext_wbuf_size=2"
 
 
 class Server:
@@ -42,7 +45,7 @@ class Server:
         if self.is_larder:
             command = [program, "serve", *common, "--flash", f"{path}:{options.flash_mib}m", *options.args.split()]
         else:
-            command = [program, "-u", "nobody", *common, "-o", f"ext_path={path}:{options.flash_mib}m"]
+            command = [program, "-u", "nobody", *common, "-o", f"ext_path={path}:{options.flash_mib}m", "-o", PAGES]
             if os.getuid() == 0:
                 os.chmod(directory, 0o777)
         self.port = port
