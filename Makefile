@@ -25,7 +25,10 @@ PYTHON ?= python3
 SERVER ?= target/debug/larder serve
 FUZZ_SECONDS ?= 20
 STRESS_SECONDS ?= 8
-# `make differential MINUTES=10` runs each comparison for so long.
+# Random tests begin with this seed, so that a run plays what the run before it played. `SEED=` chooses new ones: for
+# longer runs, which look for what nobody has thought of. `make differential MINUTES=10` runs each comparison for so
+# long, and `make fuzz FUZZ_SECONDS=600 SEED=` all targets together.
+SEED ?= $(if $(MINUTES),,1)
 DIFFERENTIAL_SECONDS ?= $(if $(MINUTES),$$(( $(MINUTES) * 60 )),8)
 SEAMS_SECONDS ?= $(if $(MINUTES),$(DIFFERENTIAL_SECONDS),4)
 N ?= 20
@@ -50,6 +53,10 @@ REFERENCES := .tools/peers/memcached=1.6.45 memcached=1.6.18
 
 export CARGO_TERM_COLOR ?= never
 export PYTHONDONTWRITEBYTECODE := 1
+ifneq ($(SEED),)
+export LARDER_SEED := $(SEED)
+export PROPTEST_RNG_SEED := $(SEED)
+endif
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: test quick steady bench clean package release unit-quick $(STAGES)
@@ -107,7 +114,7 @@ release:
 	@$(STAGE) release cargo build --release --locked
 
 fuzz:
-	@$(STAGE) fuzz fuzz/run.sh $(FUZZ_SECONDS)
+	@$(STAGE) fuzz fuzz/run.sh $(FUZZ_SECONDS) $(SEED)
 
 transcripts:
 	@for cut in whole bytes; do \
@@ -129,11 +136,11 @@ differential:
 		$(STAGE) "differential $$protocol $$(basename $$reference -server)" tests/needs.sh \
 			"there is no $$reference (see tests/peers.sh): nothing is compared with it" "[ -x $$reference ]" -- \
 			$(PYTHON) tests/differential/$$program --server "$(SERVER)" --reference $$reference \
-			--seconds $(DIFFERENTIAL_SECONDS) || failed=yes; \
+			--seconds $(DIFFERENTIAL_SECONDS) $(if $(SEED),--seed $(SEED)) || failed=yes; \
 	done; \
 	for combination in users keep limits namespaces; do \
 		$(STAGE) "differential $$combination" $(PYTHON) tests/differential/seams.py --server "$(SERVER)" \
-			--combination $$combination --seconds $(SEAMS_SECONDS) || failed=yes; \
+			--combination $$combination --seconds $(SEAMS_SECONDS) $(if $(SEED),--seed $(SEED)) || failed=yes; \
 	done; [ -z "$$failed" ]
 
 clients:

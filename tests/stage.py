@@ -6,12 +6,14 @@
     tests/stage.py --summary            print them, and the total as the last line
 
 A stage's counts are those of its closing lines `N passed, N failed, N skipped`, or those of cargo's test harness; a
-stage that prints neither counts as one.
+stage that prints neither counts as one. The summary repeats what a stage that failed has printed of the tests that
+failed, or its last lines.
 
 A stage that takes longer than STAGE_MINUTES (an environment variable, 30 if it is not set) is stopped and counts as
 failed. Its processes are listed first, so that the output says what was waiting.
 """
 
+import collections
 import fcntl
 import json
 import os
@@ -29,12 +31,27 @@ import support  # noqa: E402
 KEPT = os.path.join(support.tools_folder(), "stages.json")
 CLOSING = re.compile(r"^(\d+) passed, (\d+) failed(?:, (\d+) skipped)?$")
 HARNESS = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored")
+# A test of Rust, of `tests/results.py` or the transcripts, of a client library.
+FAILED = re.compile(r"^test (\S+) (?:- .*)?\.\.\. FAILED$|^FAIL (\S.*?)(?: \(\d[\d.]* s\)|: .*)?$"
+                    r"|^not ok (.*?)(?:: .*)?$")
+# What a test of Rust printed comes behind its name, once all have run.
+DETAILS = re.compile(r"^---- (\S+) stdout ----$")
+PASSED = re.compile(r"^(?:ok|skip|not ok|FAIL|test|==|--) |^failures:$")
+# So many lines of a failure are repeated, of a stage and of each test.
+REPEATED_LINES_MAX, LINES_OF_A_TEST_MAX = 40, 20
+LINE_BYTES_MAX = 300
 
 
 def counts_of(line):
     """(passed, failed, skipped) of a closing line, or None."""
     match = CLOSING.match(line) or HARNESS.match(line)
     return tuple(int(group or 0) for group in match.groups()) if match else None
+
+
+def name_of_failure(line):
+    """The name of the test that this line says has failed, or None."""
+    found = FAILED.match(line)
+    return next(filter(None, found.groups())) if found else None
 
 
 def results():
@@ -65,22 +82,40 @@ def keep(stage):
 
 
 class Output(threading.Thread):
-    """Shows the output of a stage and adds up the counts in it."""
+    """Shows the output of a stage, adds up the counts in it and keeps what it says of tests that failed."""
 
     def __init__(self, stream):
         super().__init__(daemon=True)
         self.stream = stream
         self.totals = [0, 0, 0]
         self.has_counts = False
+        self.repeated = []
+        self.lines_left = 0
+        self.last = collections.deque(maxlen=LINES_OF_A_TEST_MAX)
 
     def run(self):
         for raw in self.stream:
             sys.stdout.buffer.write(raw)
             sys.stdout.flush()
-            counts = counts_of(raw.decode("utf-8", "replace").strip())
+            line = raw.decode("utf-8", "replace").rstrip()
+            self.repeat(line)
+            counts = counts_of(line.strip())
             if counts:
                 self.has_counts = True
                 self.totals = [old + new for old, new in zip(self.totals, counts)]
+
+    def repeat(self, line):
+        """Keeps a line that belongs to a test that failed."""
+        if FAILED.match(line) or DETAILS.match(line):
+            self.lines_left = LINES_OF_A_TEST_MAX
+        elif PASSED.match(line) or counts_of(line):
+            self.lines_left = 0
+        if not line.strip():
+            return
+        self.last.append(line[:LINE_BYTES_MAX])
+        if self.lines_left and len(self.repeated) < REPEATED_LINES_MAX:
+            self.lines_left -= 1
+            self.repeated.append(self.last[-1])
 
 
 def stop(process):
@@ -118,7 +153,8 @@ def run(name, command):
     elif status and not totals[1]:
         totals[1] = 1
     seconds = time.monotonic() - started
-    keep({"name": name, "seconds": seconds, "totals": totals, "status": status})
+    failed = output.repeated or list(output.last)
+    keep({"name": name, "seconds": seconds, "totals": totals, "status": status, "failed": failed})
     ended = "done" if status == 0 else "FAILED, status %d," % status
     print("== %s: %s after %.0f s" % (name, ended, seconds), flush=True)
     return status
@@ -135,6 +171,9 @@ def summary():
         print("   %-22s %6.0f s   %5d passed %4d failed %4d skipped%s" % shown)
     print("   %-22s %6.0f s" % ("all stages, added up", sum(stage["seconds"] for stage in stages)))
     print("   %-22s %6.0f s" % ("from begin to end", time.time() - found["began"]))
+    for stage in stages:
+        if stage["status"]:
+            print("== %s failed\n   %s" % (stage["name"], "\n   ".join(stage["failed"])))
     print("%d passed, %d failed, %d skipped" % tuple(totals))
     return int(not stages or any(stage["status"] for stage in stages))
 

@@ -17,16 +17,17 @@ import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+
+import stage  # noqa: E402
+
 REPOSITORY = os.path.dirname(HERE)
-# A test of Rust, of `tests/results.py` or the transcripts, of a client library.
-FAILED = re.compile(r"^test (\S+) (?:- .*)?\.\.\. FAILED$|^FAIL (\S.*?)(?: \(\d[\d.]* s\)|: .*)?$"
-                    r"|^not ok (.*?)(?:: .*)?$")
 STAGE_FAILED = re.compile(r"^== (.*): FAILED, status")
 
 
 def failures_of(text):
     """The names of the tests that failed, or of the stages if no test is named."""
-    names = {next(filter(None, found.groups())) for found in map(FAILED.match, text.splitlines()) if found}
+    names = set(filter(None, map(stage.name_of_failure, text.splitlines())))
     return names or {"stage " + found.group(1) for found in map(STAGE_FAILED.match, text.splitlines()) if found}
 
 

@@ -264,6 +264,10 @@ def main():
     print("seed %d" % seed, flush=True)
     failed = cases = commands = 0
     with support.Server(arguments.server) as ours, support.Server(arguments.reference, QUIET_REFERENCE) as theirs:
+        for server in (ours, theirs):
+            # The first item of a server has the CAS number 1, and the number below that stands for none.
+            with server.connect() as connection:
+                connection.set(b"first", b"")
         pair = Pair(protocol, ours, theirs)
         ends = time.monotonic() + arguments.seconds
         played = 0

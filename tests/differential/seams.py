@@ -3,7 +3,7 @@
 
     tests/differential/seams.py                                  # each combination for 5 seconds
     tests/differential/seams.py --seconds 600 --combination users
-    tests/differential/seams.py --combination keep --seed 1234   # one case again, as a failure names it
+    tests/differential/seams.py --combination keep --seed 1234 --seconds 0   # one case again, as a failure names it
 
 A case is a list of operations, each over the connection of one of several clients that speak different protocols. The
 operations come one after the other, so the model knows what every reply has to be. Where items may be evicted, a reply
@@ -515,7 +515,7 @@ def main():
     parser.add_argument("--server", default=support.DEFAULT_COMMAND)
     parser.add_argument("--combination", choices=sorted(WORLDS), action="append")
     parser.add_argument("--seconds", type=float, default=5)
-    parser.add_argument("--seed", type=int, help="play the case with this seed only")
+    parser.add_argument("--seed", type=int, help="of the first case; default: a new one every time")
     arguments = parser.parse_args()
     World.command = arguments.server
     failed = False
@@ -523,7 +523,7 @@ def main():
         kind, cases = WORLDS[name], 0
         until = time.monotonic() + arguments.seconds
         seed = random.randrange(1 << 30) if arguments.seed is None else arguments.seed
-        while cases == 0 or (arguments.seed is None and time.monotonic() < until):
+        while cases == 0 or time.monotonic() < until:
             made = operations(kind, seed + cases)
             why = play(kind, made)
             cases += 1
