@@ -14,3 +14,11 @@ fn replies_are_those_of_the_slow_twins() {
         }
     }
 }
+
+/// The dispatcher closes, or takes the rest of what has come: it does not go on with nothing to do.
+#[test]
+fn a_line_too_long_behind_a_watch_is_thrown_away() {
+    let line = b"0123456789abcdef ".repeat(140);
+    let input = [&[3, 1, 0, 2], &b"watch fetchers\r\n"[..], &line].concat();
+    Bench::start().run(Target::Dispatcher, &input).unwrap_or_else(|wrong| panic!("{wrong}"));
+}

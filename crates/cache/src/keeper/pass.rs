@@ -3,10 +3,9 @@
 //! The pass reads the key rows of the column, 32 records at a time. Dead, expired and flushed items are dropped. If
 //! the victim may be evicted, the policy judges its live items together: those that stay are moved to the keeper's
 //! own open column, the others are evicted. Otherwise all live items are moved. `chunks.rs` has what becomes of large
-//! values. A move replaces, under the bucket's writer bit, exactly the
-//! entry that pointed at the old record. If the entry points elsewhere by then, a writer has replaced the item and
-//! there is nothing to do. After the pass nothing in the column can be found, and the column is reused once every
-//! worker has passed a quiescent point.
+//! values. A move replaces, under the bucket's writer bit, exactly the entry that pointed at the old record. If the
+//! entry points elsewhere by then, a writer has replaced the item and there is nothing to do. After the pass nothing in
+//! the column can be found, and the column is reused once every worker has passed a quiescent point.
 
 mod chunks;
 

@@ -401,6 +401,33 @@ fn a_store_waits_for_flash_and_nothing_is_lost_until_it_waits_no_longer() {
 }
 
 #[test]
+fn a_lower_limit_is_met_while_flash_is_behind() {
+    let device = FaultyDevice::new(Arc::new(MemoryDevice::new(256, 256)));
+    let mut both = Both::open(device.clone(), |level, options| {
+        options.limit_bytes = 3 * LIMIT_BYTES;
+        level.store_wait_max_ms = 600_000;
+    });
+    both.fill("item", 3 * LIMIT_BYTES as usize / VALUE_BYTES);
+    device.close_gate();
+    let mut number = 0;
+    while !both.flash.is_behind() {
+        both.set(&key_of("more", number), &value_of("more", number));
+        both.cache.tend();
+        number += 1;
+        assert!(number < 20_000, "the buffers of flash have no end");
+    }
+    assert!(both.cache.set_limit(LIMIT_BYTES));
+    let mut rounds = 0;
+    while both.cache.memory_use().columns_bytes > LIMIT_BYTES {
+        both.worker.quiesce();
+        both.cache.tend();
+        rounds += 1;
+        assert!(rounds < 100, "{:?}", both.cache.memory_use());
+    }
+    device.open_gate();
+}
+
+#[test]
 fn without_eviction_items_leave_memory_only_for_flash() {
     const COUNT: usize = 10_000;
     let device = FaultyDevice::new(Arc::new(MemoryDevice::new(256, 256)));
