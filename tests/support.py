@@ -112,12 +112,16 @@ class Server:
         arguments = ["-p", str(self.port)] + list(DEFAULT_FLAGS if defaults is None else defaults) + list(flags)
         self.errors = tempfile.TemporaryFile()
         self.output = tempfile.TemporaryFile()
-        variables = dict(os.environ)
+        # Larder writes its ports to a file once it has said what it has to say of its start.
+        self._ports = tempfile.TemporaryDirectory(prefix="larder-ports-")
+        variables = {**os.environ, "MEMCACHED_PORT_FILENAME": os.path.join(self._ports.name, "ports")}
         variables.update(environment or {})
         self.process = subprocess.Popen(
             self.command + arguments, stdin=subprocess.DEVNULL, stdout=self.output, stderr=self.errors, env=variables,
             pass_fds=pass_fds
         )
+        is_larder = os.path.basename(self.command[0]) == "larder"
+        self.ports_file = variables["MEMCACHED_PORT_FILENAME"] if is_larder else None
         if wait:
             self.wait_until_listening()
 
@@ -127,10 +131,12 @@ class Server:
         return path if os.sep in name and os.path.exists(path) else name
 
     def wait_until_listening(self, host="127.0.0.1"):
-        """Returns once a connection is accepted; raises DidNotStart."""
+        """Returns once a connection is accepted and Larder has ended its start; raises DidNotStart."""
         def listens():
             if self.process.poll() is not None:
                 raise DidNotStart("exit status %d: %s" % (self.process.returncode, self.error_text().strip()))
+            if self.ports_file and not os.path.exists(self.ports_file):
+                return False
             try:
                 socket.create_connection((host, self.port), timeout=WAIT_SECONDS_MAX).close()
                 return True
@@ -220,6 +226,7 @@ class Server:
         self.stop()
         self.errors.close()
         self.output.close()
+        self._ports.cleanup()
 
 
 def _unread(port, peer_port):

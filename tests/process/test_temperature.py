@@ -18,16 +18,17 @@ VALUE = b"v" * 300
 KEPT_MIN = 0.8 * HOT_KEYS
 # What a hitmap has not been told yet can go. (Nothing at all stays with `off`.)
 KEPT_BY_HITMAP_MIN = 0.5 * HOT_KEYS
-ANSWERS_MAX = 50
+# References on one page: so many, and those of the page behind it, may be on their way.
+PAGE_REFERENCES = 1024
 
 
 def read_and_flood(connection, in_step=False):
     """Reads a few keys again and again while many others are stored once; returns how many of the few are left.
 
-    `in_step` = each batch waits until the keeper has told the hitmap of something that was read before it, or for some
-    answers: a hitmap may want few references. On a busy machine the keeper would be late otherwise.
+    `in_step` = each batch waits until the keeper has told the hitmap, once it wants to know, of what was stored and
+    read before it. On a busy machine the keeper would be late otherwise.
     """
-    told = 0
+    noted = 0
     hot = [b"hot%d" % number for number in range(HOT_KEYS)]
     for key in hot:
         connection.send(b"set %b 0 0 %d noreply\r\n%b\r\n" % (key, len(VALUE), VALUE))
@@ -36,15 +37,21 @@ def read_and_flood(connection, in_step=False):
                                  for number in range(first, first + COLD_BATCH)))
         # Each hot key is read once while a tenth of the cold ones pass.
         at = first // COLD_BATCH * (10 * HOT_KEYS * COLD_BATCH // COLD_KEYS) % HOT_KEYS
-        count_hits(connection, (hot + hot)[at:at + 10 * HOT_KEYS * COLD_BATCH // COLD_KEYS])
-        if in_step:
-            told = next((now for _ in range(ANSWERS_MAX) if (now := references(connection)) > told), told)
+        hits = count_hits(connection, (hot + hot)[at:at + 10 * HOT_KEYS * COLD_BATCH // COLD_KEYS])
+        if not in_step:
+            continue
+        if noted:
+            noted += COLD_BATCH + hits
+            support.until(lambda: told(connection) >= noted - 2 * PAGE_REFERENCES, "the hitmap is told")
+        else:
+            noted = told(connection)
     return sum(count_hits(connection, hot[at:at + 100]) for at in range(0, HOT_KEYS, 100))
 
 
-def references(connection):
-    """How many reads and stores the hitmap was told of."""
-    return int(connection.stats(b"temperature")[b"references"])
+def told(connection):
+    """How many reads and stores the hitmap was told of, or never will be."""
+    stats = connection.stats(b"temperature")
+    return int(stats[b"references"]) + PAGE_REFERENCES * int(stats[b"reference_pages_dropped"])
 
 
 def count_hits(connection, keys):

@@ -123,7 +123,7 @@ impl Source for Metrics {
             hits: totals.get_hits,
             misses: totals.get_misses,
             evictions: totals.evictions,
-            items: self.cache.items(),
+            items: self.cache.items_not_flushed(),
             memory_bytes: used.items_bytes + used.index_bytes + io.buffer_bytes + io.session_bytes,
             connections: io.curr_connections,
             received_bytes: io.bytes_read,
@@ -345,7 +345,7 @@ impl Metrics {
 
     fn gauges(&self, io: &IoSnapshot) -> [Family; 3] {
         [
-            gauge(names::ITEMS, "Items in memory now.", "", self.cache.items()),
+            gauge(names::ITEMS, "Items in memory now.", "", self.cache.items_not_flushed()),
             gauge(names::CONNECTIONS, "Client connections that are open now.", "", io.curr_connections),
             gauge(
                 names::UPTIME,

@@ -134,9 +134,9 @@ fn serve(
         prefault(&cache, || !stopper.is_stopping()).map_err(RunError)?;
     }
     let admin = start_admin(settings, metrics)?;
-    write_ports(&bound)?;
     let keeper = cache.keep().map_err(|error| RunError(format!("cannot start the keeper: {error}")))?;
     announce(settings, &bound, &cache, admin.as_ref(), flash);
+    write_ports(&bound)?;
 
     let (service_cache, service_state) = (cache.clone(), state.clone());
     let running = bound

@@ -164,11 +164,11 @@ impl KeeperHandle {
         }
     }
 
-    /// The policy's statistics: the present ones, or while the keeper is at work those that it published last, for it
-    /// may sleep in the middle of a pass. Waits for nothing.
+    /// The policy's statistics: the present ones, or while the keeper is at work those that were published last, for it
+    /// may sleep in the middle of a pass. Waits for nothing, and no counter goes back from one call to the next.
     pub(crate) fn stats(&self) -> TemperatureStats {
         match self.keeper.try_lock() {
-            Ok(keeper) => keeper.stats(),
+            Ok(keeper) => self.publish(&keeper),
             Err(_) => self.published().stats.clone(),
         }
     }
@@ -176,9 +176,14 @@ impl KeeperHandle {
     /// After a round: publishes the policy's statistics, if it is some time since they were.
     pub(super) fn publish_stats(&self) {
         if self.published().at.is_none_or(|at| at.elapsed() >= ROUND_PERIOD) {
-            let stats = self.lock().stats();
-            *self.published() = Published { stats, at: Some(Instant::now()) };
+            self.publish(&self.lock());
         }
+    }
+
+    fn publish(&self, keeper: &Keeper) -> TemperatureStats {
+        let stats = keeper.stats();
+        *self.published() = Published { stats: stats.clone(), at: Some(Instant::now()) };
+        stats
     }
 
     fn published(&self) -> MutexGuard<'_, Published> {
@@ -207,17 +212,20 @@ impl KeeperHandle {
 mod tests {
     use crate::cache::Cache;
     use crate::cache_options::CacheOptions;
+    use larder_temperature::{Digest, Reference};
 
     #[test]
-    fn statistics_do_not_wait_for_the_keeper() {
+    fn statistics_do_not_wait_for_the_keeper_and_counters_do_not_go_back() {
         let options = CacheOptions { limit_bytes: 16 << 20, workers: 1, ..CacheOptions::default() };
         let cache = Cache::new(options).expect("a small cache can be made");
         cache.tend();
+        cache.keeper.lock().refer(&cache.store, &[Reference::store(Digest::of(cache.hash(b"a")))]);
         let before = cache.temperature_stats();
-        assert!(before.bytes > 0);
+        assert!(before.bytes > 0 && before.references == 1);
         let at_work = cache.keeper.lock();
         let seen = std::thread::scope(|scope| scope.spawn(|| cache.temperature_stats()).join());
         drop(at_work);
-        assert_eq!(seen.expect("it returns").bytes, before.bytes);
+        let seen = seen.expect("it returns");
+        assert_eq!((seen.bytes, seen.references), (before.bytes, before.references));
     }
 }

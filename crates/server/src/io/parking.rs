@@ -73,15 +73,23 @@ impl Parking {
     }
 
     /// The slots that may be let go, those with most parked last: what they have parked has stayed since `since_ms` at
-    /// least. Slots that `may_go` refuses are left out.
-    pub(super) fn largest(&self, since_ms: u64, may_go: impl Fn(usize) -> bool) -> Vec<usize> {
+    /// least, and is more than an equal part of the `share_bytes` of all slots, which one of them always has where all
+    /// together are above the share. Slots that `may_go` refuses are left out.
+    pub(super) fn largest(
+        &self,
+        since_ms: u64,
+        share_bytes: u64,
+        may_go: impl Fn(usize) -> bool,
+    ) -> Vec<usize> {
         // The queue is in the order of time. Most often none has stayed for long enough.
         let old = self
             .queue
             .iter()
             .filter(|entry| is_current(&self.slots, **entry))
             .take_while(|entry| self.slots[entry.0].since_ms <= since_ms);
-        let mut slots: Vec<usize> = old.map(|entry| entry.0).filter(|slot| may_go(*slot)).collect();
+        let has_more = |slot: usize| self.slots[slot].bytes * self.parked as u64 > share_bytes;
+        let mut slots: Vec<usize> =
+            old.map(|entry| entry.0).filter(|slot| has_more(*slot) && may_go(*slot)).collect();
         // Of those that have the same, the one that has had it longest goes first.
         slots.sort_by_key(|slot| (self.slots[*slot].bytes, Reverse(self.slots[*slot].since)));
         slots
@@ -119,7 +127,7 @@ mod tests {
         let mut parking = Parking::default();
         (0..100).for_each(|slot| parking.note(slot, if slot == 99 { 900 } else { 100 }, false, 0));
         assert_eq!((parking.bytes(), parking.slots()), (99 * 100 + 900, 100));
-        let slots = parking.largest(0, |slot| slot != 1);
+        let slots = parking.largest(0, 0, |slot| slot != 1);
         assert_eq!(slots.len(), 99, "one may not go");
         assert_eq!(
             slots[96..],
@@ -129,7 +137,7 @@ mod tests {
         // More of the same request is no progress; an answered request is.
         parking.note(2, 120, false, 5);
         parking.note(3, 110, true, 5);
-        assert_eq!(parking.largest(0, |_| true)[96..], [0, 2, 99]);
+        assert_eq!(parking.largest(0, 0, |_| true)[96..], [0, 2, 99]);
         assert!(parking.let_go(99, 0) && !parking.let_go(99, 0));
         assert_eq!((parking.bytes(), parking.slots()), (97 * 100 + 230, 99));
         parking.note(4, 0, true, 5);
@@ -142,10 +150,19 @@ mod tests {
         let mut parking = Parking::default();
         (0..3).for_each(|slot| parking.note(slot, 100, true, 10 + slot as u64));
         parking.note(0, 900, true, 13);
-        assert_eq!(parking.largest(10, |_| true), [0; 0]);
-        assert_eq!(parking.largest(11, |_| true), [1]);
+        assert_eq!(parking.largest(10, 0, |_| true), [0; 0]);
+        assert_eq!(parking.largest(11, 0, |_| true), [1]);
         assert!(!parking.let_go(2, 11));
-        assert_eq!(parking.largest(13, |_| true), [2, 1, 0]);
+        assert_eq!(parking.largest(13, 0, |_| true), [2, 1, 0]);
+    }
+
+    #[test]
+    fn who_has_no_more_than_an_equal_part_stays() {
+        let mut parking = Parking::default();
+        [500, 120, 100, 90].iter().enumerate().for_each(|(slot, bytes)| parking.note(slot, *bytes, false, 0));
+        assert_eq!(parking.largest(0, 400, |_| true), [1, 0]);
+        assert_eq!(parking.largest(0, 400, |slot| slot > 1), [0; 0], "their going would not help");
+        assert_eq!(parking.largest(0, 809, |_| true), [0], "one has more where all together have");
     }
 
     #[test]
@@ -156,6 +173,6 @@ mod tests {
         }
         assert!(parking.queue.len() <= 2 * 10 + QUEUE_MIN);
         assert_eq!(parking.bytes(), 1000);
-        assert_eq!(parking.largest(0, |_| true).len(), 10);
+        assert_eq!(parking.largest(0, 0, |_| true).len(), 10);
     }
 }

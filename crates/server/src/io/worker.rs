@@ -348,8 +348,8 @@ impl<S: Service, D: Driver> Worker<S, D> {
     }
 
     /// Lets connections go, if this worker's hold more than their share: of those that got on with nothing for a while,
-    /// the one that holds most is the first. So a client that does not read, or does not end what it has begun to send,
-    /// costs itself its connection, and no other client an answer.
+    /// the one that holds most is the first, and one that holds no more than an equal part stays. So a client that does
+    /// not read, or does not end what it has begun to send, costs itself its connection, and no other client an answer.
     #[cold]
     fn relieve(&mut self) {
         let share = self.shared.buffers.parked_bytes_max() / self.shared.counters.workers.len() as u64;
@@ -365,7 +365,7 @@ impl<S: Service, D: Driver> Worker<S, D> {
             // Those that wait for flash are not late themselves.
             Some(since_ms) if is_over(self) => self
                 .parking
-                .largest(since_ms, |slot| self.links.get(slot).is_some_and(|link| !link.is_waiting())),
+                .largest(since_ms, share, |slot| self.links.get(slot).is_some_and(|link| !link.is_waiting())),
             _ => Vec::new(),
         };
         while let Some(since_ms) = self.late_since_ms()

@@ -135,7 +135,7 @@ impl Executor {
     fn item_counts(&self, rows: &mut StatRows, totals: &Totals, used: &MemoryUse) {
         let cache = self.worker.cache();
         rows.put("bytes", used.items_bytes);
-        rows.put("curr_items", cache.items() + self.items_on_flash());
+        rows.put("curr_items", cache.items_not_flushed() + self.items_on_flash());
         rows.put("total_items", totals.total_items);
         rows.put("slab_global_page_pool", used.free_columns_bytes / cache.column_bytes() as u64);
         rows.put("expired_unfetched", totals.expired_unfetched);
