@@ -5,56 +5,31 @@ use super::disk::{DiskDevice, Loss, Medium};
 use super::handle::Handle;
 use super::system::retry;
 use super::{ReadsBy, ZoneId, ZoneState, ioctl};
-use rustix::fs::{FallocateFlags, fallocate};
-use rustix::io::{Errno, Result};
+use rustix::io::Errno;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// A regular file.
+/// A regular file. Its erased zones keep their blocks: few zones are erased at a time and are written over soon, and a
+/// file system takes longer to give blocks away and back than to write them.
 pub(super) fn file(handle: Handle, reads: ReadsBy) -> DiskDevice {
-    device(handle, reads, "file", punch)
+    device(handle, reads, "file", false)
 }
 
 /// A block device.
 pub(super) fn block(handle: Handle, reads: ReadsBy) -> DiskDevice {
-    device(handle, reads, "block device", |handle, offset| {
-        retry(|| ioctl::discard(&handle.file, offset, handle.layout.zone_bytes))
-    })
+    device(handle, reads, "block device", true)
 }
 
-fn device(
-    handle: Handle,
-    reads: ReadsBy,
-    kind: &'static str,
-    erase: fn(&Handle, u64) -> Result<()>,
-) -> DiskDevice {
+fn device(handle: Handle, reads: ReadsBy, kind: &'static str, discards: bool) -> DiskDevice {
     let zones = handle.layout.zones;
     let states = vec![(ZoneState::Unknown, false); zones as usize];
-    let medium = Conventional { kind, erase, cannot_erase: AtomicBool::new(false) };
-    DiskDevice::new(handle, reads, states, zones, Box::new(medium))
-}
-
-/// Gives the blocks of a zone back to the file system, so that the device below can erase them. Then reserves new
-/// blocks, so that a later append does not fail for want of space.
-fn punch(handle: &Handle, offset: u64) -> Result<()> {
-    let bytes = handle.layout.zone_bytes;
-    let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-    retry(|| fallocate(&handle.file, hole, offset, bytes))?;
-    match retry(|| fallocate(&handle.file, FallocateFlags::KEEP_SIZE, offset, bytes)) {
-        Ok(()) | Err(Errno::OPNOTSUPP) => Ok(()),
-        // Another program took the space in between. The zone is erased; the next append to it may fail.
-        Err(error) => {
-            handle.failed("reserving the space of a zone", None, error.into());
-            Ok(())
-        }
-    }
+    DiskDevice::new(handle, reads, states, zones, Box::new(Conventional { kind, discards: discards.into() }))
 }
 
 struct Conventional {
     kind: &'static str,
-    erase: fn(&Handle, u64) -> Result<()>,
-    /// The device below does not support discard: an erased zone keeps its old bytes until they are overwritten.
-    cannot_erase: AtomicBool,
+    /// Whether erased zones are discarded. Otherwise they keep their old bytes until they are written over.
+    discards: AtomicBool,
 }
 
 impl Medium for Conventional {
@@ -63,14 +38,14 @@ impl Medium for Conventional {
     }
 
     fn erase(&self, handle: &Handle, zone: ZoneId) -> io::Result<()> {
-        if self.cannot_erase.load(Relaxed) {
+        if !self.discards.load(Relaxed) {
             return Ok(());
         }
         let start = handle.layout.start(zone).map_err(io::Error::other)?;
-        match (self.erase)(handle, start) {
+        match retry(|| ioctl::discard(&handle.file, start, handle.layout.zone_bytes)) {
             Ok(()) => Ok(()),
             Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOTTY | Errno::INVAL) => {
-                if !self.cannot_erase.swap(true, Relaxed) {
+                if self.discards.swap(false, Relaxed) {
                     tracing::info!(device = %handle.name, "flash: no discard here, zones are written over");
                 }
                 Ok(())

@@ -126,7 +126,8 @@ pub trait Device: Send + Sync {
     /// The device fails.
     fn finish(&self, zone: ZoneId) -> Result<(), DeviceError>;
 
-    /// Erases a zone. Its old contents cannot be read afterwards, except on a device that is unable to erase.
+    /// Erases a zone. Its old contents cannot be read afterwards, except in a file and on a device that is unable to
+    /// erase: there they stay until they are written over.
     ///
     /// # Errors
     /// The device fails. The zone is then [`ZoneState::Offline`] or [`ZoneState::Unknown`].

@@ -21,7 +21,7 @@ mod writer;
 pub(crate) use foot::{foot_pages_max, last_page, read_foot};
 pub(crate) use hash_list::{HashList, HashListBuilder, listed};
 pub(crate) use head::{Head, Kind, read_head};
-pub(crate) use scan::{Run, Scan, ScanError, Scanned};
+pub(crate) use scan::{Run, Scan, ScanError, ScanReads, Scanned};
 pub(crate) use summary::{ExtentEntry, Gap, SegmentSummary};
 pub(crate) use tombstones::Tombstones;
 pub(crate) use writer::Writer;

@@ -58,7 +58,16 @@ fn write(device: &MemoryDevice, head: Head, first_page: u32, items: &Items, filt
 }
 
 fn scanned(device: &MemoryDevice, hasher: &KeyHasher, summary: &SegmentSummary) -> Items {
-    let mut scan = Scan::over(device, hasher, Run::of(summary), 3);
+    scanned_with(device, hasher, summary, &mut ScanReads::default())
+}
+
+fn scanned_with(
+    device: &MemoryDevice,
+    hasher: &KeyHasher,
+    summary: &SegmentSummary,
+    reads: &mut ScanReads,
+) -> Items {
+    let mut scan = Scan::over(device, hasher, Run::of(summary), 3, reads);
     let mut seen = Items::new();
     while let Some(Scanned { hash, record, .. }) = scan.next().unwrap() {
         seen.push((
@@ -170,7 +179,8 @@ fn a_rotten_page_ends_a_scan() {
     let device = MemoryDevice::new(3, 400);
     let summary = write(&device, head(Kind::Log, 9), 0, &items(&hasher, &[(1000, false); 60], true), false);
     let rotten = copy_of(&device, summary.pages, Some(5));
-    let mut scan = Scan::over(&rotten, &hasher, Run::of(&summary), 2);
+    let mut reads = ScanReads::default();
+    let mut scan = Scan::over(&rotten, &hasher, Run::of(&summary), 2, &mut reads);
     let error = loop {
         match scan.next() {
             Ok(record) => assert!(record.is_some(), "the damage was not seen"),
@@ -178,6 +188,21 @@ fn a_rotten_page_ends_a_scan() {
         }
     };
     assert_eq!(error, ScanError::Page(page::PageError::Checksum));
+}
+
+#[test]
+fn a_read_of_a_scan_that_was_given_up_is_not_taken_for_one_of_the_next() {
+    let hasher = KeyHasher::with_seed(3);
+    let device = MemoryDevice::new(3, 400);
+    let written = items(&hasher, &[(1000, false); 60], true);
+    let summary = write(&device, head(Kind::Log, 9), 0, &written, false);
+    let mut reads = ScanReads::default();
+    for taken in [1, 20, 40] {
+        let mut scan = Scan::over(&device, &hasher, Run::of(&summary), 3, &mut reads);
+        (0..taken).for_each(|_| assert!(scan.next().is_ok_and(|record| record.is_some())));
+        reads.rest();
+        assert_eq!(scanned_with(&device, &hasher, &summary, &mut reads), written);
+    }
 }
 
 #[test]

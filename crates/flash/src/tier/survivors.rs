@@ -11,7 +11,7 @@ use crate::device::{Device, PAGE_BYTES, PageBuffer, ZoneId};
 use crate::item::Stamp;
 use crate::options::FlashOptions;
 use crate::record::Record;
-use crate::segment::{Kind, Scan, Scanned};
+use crate::segment::{Kind, Scan, ScanReads, Scanned};
 use larder_item::KeyHasher;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
@@ -81,7 +81,7 @@ pub(crate) struct Survivors {
     chunk_pages: u32,
     cutoff_s: u32,
     /// Held during a reclaim.
-    ahead: Mutex<Ahead>,
+    reads: Mutex<(Ahead, ScanReads)>,
 }
 
 impl Survivors {
@@ -92,8 +92,8 @@ impl Survivors {
         chunk_pages: u32,
         options: &FlashOptions,
     ) -> Survivors {
-        let ahead = Mutex::new(Ahead::new(device.clone(), chunk_pages));
-        Survivors { lookup, space, log, device, hasher, chunk_pages, cutoff_s: options.cutoff_s, ahead }
+        let reads = Mutex::new((Ahead::new(device.clone(), chunk_pages), ScanReads::default()));
+        Survivors { lookup, space, log, device, hasher, chunk_pages, cutoff_s: options.cutoff_s, reads }
     }
 
     /// Appends again what is worth it: what was read since it was written, and as much of the rest that `percent` of
@@ -104,16 +104,20 @@ impl Survivors {
     /// See [`Unkept`]. Some of its records may have been appended again.
     pub(crate) fn keep(&self, zone: ZoneId, percent: u32) -> Result<u64, Unkept> {
         let segments = self.space.segments(zone);
-        let mut ahead = self.ahead.lock().expect("no panic under this lock");
+        let (ahead, reads) = &mut *self.reads.lock().expect("no panic under this lock");
         // A reclaim that was given up may have left some.
         ahead.clear();
-        let mut newest = 0;
         let mut quota = KeepQuota { live: 0, kept: 0, percent };
         let floor = self.lookup.meta.floor();
-        for segment in segments.iter().filter(|segment| segment.sequence() >= floor) {
-            newest = newest.max(self.keep_segment(segment, &mut quota, &mut ahead)?);
-        }
-        Ok(newest)
+        let newest = segments
+            .iter()
+            .filter(|segment| segment.sequence() >= floor)
+            .try_fold(0, |newest: u64, segment| {
+                Ok(newest.max(self.keep_segment(segment, &mut quota, ahead, reads)?))
+            });
+        // A merge needs the memory.
+        reads.rest();
+        newest
     }
 
     fn keep_segment(
@@ -121,8 +125,9 @@ impl Survivors {
         segment: &Arc<Segment>,
         quota: &mut KeepQuota,
         ahead: &mut Ahead,
+        reads: &mut ScanReads,
     ) -> Result<u64, Unkept> {
-        let mut scan = Scan::over(&*self.device, &self.hasher, segment.run, self.chunk_pages);
+        let mut scan = Scan::over(&*self.device, &self.hasher, segment.run, self.chunk_pages, reads);
         let mut newest = 0;
         let mut slice = TimeSlice::begin(&self.lookup.status);
         let mut put_off = Vec::new();
