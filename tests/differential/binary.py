@@ -9,6 +9,7 @@
 * statistics, whose names and values differ, but for those that are an empty list or unknown.
 """
 
+import re
 import struct
 
 HEADER = struct.Struct(">BBHBBHIIQ")
@@ -26,6 +27,7 @@ NOOP, VERSION, STAT, GETK = 0x0a, 0x0b, 0x10, 0x0c
 OPAQUE_OF_SYNC = 0xfeed0000
 # No server gives this number by itself in a test.
 CAS_OF_NO_ITEM = 1 << 60
+QUIT = re.compile(rb"\x80[\x07\x17]\0{10}", re.DOTALL)
 
 
 class Cas:

@@ -7,6 +7,7 @@ A protocol of the differential test is a module like this one:
   of cases differ.
 * `sync(number)` is a command that is answered with one record like no other, `is_synced(record, number)` knows it.
 * `cas_question(key)` and `cas_answer(record)` ask for the CAS number of a key and leave no trace.
+* `QUIT` finds a request to close the connection.
 * `Records` cuts the bytes that a server sends into records; `Comparison.differ` compares two of them.
 
 What the two servers answer differently on purpose is listed in docs/protocols.md; conversations leave it out.
@@ -31,6 +32,7 @@ TTLS = (b"0", b"100", b"1000", b"2592000", b"2147483647", b"-1", b"2592001")
 RECACHES = (b"0", b"50", b"500", b"5000", b"2000000", b"-1")
 # The clocks tick at different moments, and count from when each server started.
 SECONDS_APART_MAX = 3
+QUIT = re.compile(rb"quit")
 
 
 class Cas:
