@@ -45,7 +45,7 @@ SIDE_BY_SIDE ?= yes
 SLOW_TESTS := stress flood overwritten burst compared with_many_threads killed_at_any_moment bytes_that_were_changed \
 	a_mix_of_lifetimes log_table::tests tier::tests::model tier::tests::failures model:: sizing:: nodes:: namespaces::a_ \
 	takes_one_and_a_half_bytes what_takes_a_part a_lost_device twin:: \
-	shared_lines:: tier::tests::holds
+	shared_lines:: tier::tests::holds crash:: whatever_is_torn devices::two_servers a_lower_limit the_real_cache
 
 # The memcached servers that the transcripts are checked against, where they are there: the release that Larder answers
 # like (tests/peers.sh brings it), and the one that Debian 12 installs, which lacks what is newer.
