@@ -174,8 +174,9 @@ class Pair:
                   for side, is_done in zip(self.sides, done)]
         # A server that closes before it has read everything resets the connection, and a large value that is on its way
         # to the client is lost. The server under test reads everything but what comes later than a request to quit.
-        fewer = len(got[0]) > len(got[1])
-        is_cut = self.sides[fewer].was_reset and (fewer or self.protocol.QUIT.search(request))
+        ours_said_less = len(got[0]) < len(got[1])
+        may_be_cut = not ours_said_less or self.protocol.QUIT.search(request)
+        is_cut = may_be_cut and self.sides[0 if ours_said_less else 1].was_reset
         if len(got[0]) != len(got[1]) and not is_cut or states[0] != states[1]:
             raise Different(report(request, got, states[0], states[1]))
 

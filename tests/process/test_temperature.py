@@ -14,6 +14,8 @@ HOT_KEYS = 2000
 # Several times what 16 MiB hold.
 COLD_KEYS = 150_000
 COLD_BATCH = 500
+# More than half of what 16 MiB hold, which the keeper makes a hitmap for, and less than all.
+COLD_BEFORE_HITMAP = 18_000
 VALUE = b"v" * 300
 KEPT_MIN = 0.8 * HOT_KEYS
 # What a hitmap has not been told yet can go. (Nothing at all stays with `off`.)
@@ -25,10 +27,9 @@ PAGE_REFERENCES = 1024
 def read_and_flood(connection, in_step=False):
     """Reads a few keys again and again while many others are stored once; returns how many of the few are left.
 
-    `in_step` = each batch waits until the keeper has told the hitmap, once it wants to know, of what was stored and
-    read before it. On a busy machine the keeper would be late otherwise.
+    `in_step` = memory is filled once there is a hitmap, and each batch then waits until the keeper has told it of what
+    was stored and read before. On a busy machine the keeper would be late otherwise, and what goes does not come back.
     """
-    noted = 0
     hot = [b"hot%d" % number for number in range(HOT_KEYS)]
     for key in hot:
         connection.send(b"set %b 0 0 %d noreply\r\n%b\r\n" % (key, len(VALUE), VALUE))
@@ -38,12 +39,11 @@ def read_and_flood(connection, in_step=False):
         # Each hot key is read once while a tenth of the cold ones pass.
         at = first // COLD_BATCH * (10 * HOT_KEYS * COLD_BATCH // COLD_KEYS) % HOT_KEYS
         hits = count_hits(connection, (hot + hot)[at:at + 10 * HOT_KEYS * COLD_BATCH // COLD_KEYS])
-        if not in_step:
-            continue
-        if noted:
+        if in_step and first > COLD_BEFORE_HITMAP:
             noted += COLD_BATCH + hits
             support.until(lambda: told(connection) >= noted - 2 * PAGE_REFERENCES, "the hitmap is told")
-        else:
+        elif in_step and first == COLD_BEFORE_HITMAP:
+            support.until(lambda: count_hits(connection, hot) and told(connection), "the hitmap wants to know")
             noted = told(connection)
     return sum(count_hits(connection, hot[at:at + 100]) for at in range(0, HOT_KEYS, 100))
 

@@ -16,10 +16,10 @@ const SECTOR_BYTES: usize = 512;
 pub enum Flavour {
     /// A zoned device: it keeps its write pointers through a loss of power, and erased pages cannot be read.
     Zoned,
-    /// A file: it forgets its write pointers, and erased pages are zeros. Pages that were not synced survive in any
-    /// order.
+    /// A disk with discard: it forgets its write pointers, and erased pages are zeros. Pages that were not synced
+    /// survive in any order.
     Punched,
-    /// A file on a disk without discard: erased pages keep their contents until they are overwritten.
+    /// A file, or a disk without discard: erased pages keep their contents until they are overwritten.
     NeverErased,
 }
 

@@ -271,7 +271,7 @@ struct Machines(Vec<(CutDevice, FaultyDevice)>);
 impl Machines {
     fn random(dice: &mut Dice) -> Machines {
         let zone_pages = [8, 16, 24][dice.below(3) as usize];
-        let flavour = [Flavour::Zoned, Flavour::Punched][dice.below(2) as usize];
+        let flavour = [Flavour::Zoned, Flavour::Punched, Flavour::NeverErased][dice.below(3) as usize];
         let member = |_| {
             let device = CutDevice::new(flavour, 8 + dice.below(12) as u32, zone_pages);
             (device.clone(), FaultyDevice::new(Arc::new(device)))
