@@ -16,8 +16,9 @@
 //! that does not hold the log. From then on the device counts as not cleanly closed. **Sequences** of segments are
 //! handed out below a ceiling that is durable, so no sequence is ever handed out twice, whatever a crash loses.
 //!
-//! **Journal**: many threads add invalidations ([`MetaLog::add`]); one thread writes them ([`MetaLog::tend`]) and
-//! raises [`MetaLog::committed`]. A record is in force until the segment that has its tombstone is durable; then it
+//! **Journal**: many threads add invalidations ([`MetaLog::add`]); one thread writes them ([`MetaLog::tend`]) when
+//! somebody waits ([`MetaLog::want_commit`]), they fill a frame, or some time has passed, and raises
+//! [`MetaLog::committed`]. A record is in force until the segment that has its tombstone is durable; then it
 //! is obsolete. If the records in force do not fit into a zone, commits wait until segments are sealed
 //! ([`MetaLog::wants_seal`]).
 //!
@@ -221,7 +222,11 @@ impl MetaLog {
     /// Call it before that segment can be sealed, that is, under the lock of its buffer. A record that is added after
     /// [`MetaLog::obsolete`] of its segment stays in force until the log is closed.
     pub(crate) fn add(&self, segment: u64, hash: u64, key: &[u8]) -> u64 {
-        self.journal.add(segment, hash, key)
+        let number = self.journal.add(segment, hash, key);
+        if self.wants_seal() {
+            self.journal.want();
+        }
+        number
     }
 
     /// Records up to this number are durable, or obsolete.
@@ -311,8 +316,13 @@ impl MetaLog {
         size_of::<MetaLog>() as u64 + self.journal.heap_bytes()
     }
 
-    /// Waits until there is something to write, `for_at_most`, or [`MetaLog::stop`]; then writes. The thread that
-    /// commits calls it in a loop. Returns false when that thread is to end.
+    /// Somebody waits until the last record is committed.
+    pub(crate) fn want_commit(&self) {
+        self.journal.want();
+    }
+
+    /// Waits for [`MetaLog::want_commit`], `for_at_most`, or [`MetaLog::stop`]; then writes. The thread that commits
+    /// calls it in a loop. Returns false when that thread is to end.
     pub(crate) fn wait_and_tend(&self, for_at_most: Duration) -> bool {
         self.journal.wait_for_records(for_at_most);
         if self.tend() == Round::Blocked {

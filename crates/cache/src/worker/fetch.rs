@@ -231,6 +231,11 @@ impl Worker {
         flash.filter(|flash| !flash.commits_nothing()).map_or(Commit(u64::MAX), |flash| flash.committed())
     }
 
+    /// Replies wait for what [`Worker::take_commit`] named.
+    pub fn want_commit(&self) {
+        self.cache.demoter.iter().for_each(|demoter| demoter.flash().want_commit());
+    }
+
     /// The last invalidation that this worker's writes made since the last call. If there is one, the replies to those
     /// writes wait until [`Worker::flash_committed`] has reached it.
     #[inline]

@@ -8,13 +8,14 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// The journal records. Threads add records; one thread takes them in batches, writes them, and reports them as
-/// committed.
+/// committed. It begins when somebody waits for a record ([`Journal::want`]), so that what is added in one go is
+/// written in one frame.
 ///
 /// Its lock is never held while the device works.
 #[derive(Default)]
 pub(super) struct Journal {
     records: Mutex<Records>,
-    /// Notified when there may be something to write.
+    /// Notified when something is to be written.
     woken: Condvar,
     /// Number of the last record that is durable or obsolete, together with all records before it.
     committed: AtomicU64,
@@ -36,6 +37,8 @@ struct Records {
     /// That segment is durable. The device still has the records as unplaced, and would put them again after every
     /// crash, until a state is written.
     state_is_due: bool,
+    /// Somebody waits for the last record, or the records fill a frame.
+    wanted: bool,
     stop: bool,
 }
 
@@ -115,10 +118,24 @@ impl Journal {
         let bytes = in_force.len() - before;
         frame::push_record(&mut records.unwritten, segment, hash, key);
         let number = self.added.fetch_add(1, Ordering::AcqRel) + 1;
-        drop(records);
         self.bytes_in_force.fetch_add(bytes as u64, Ordering::Relaxed);
-        self.woken.notify_one();
+        if frame::pages_for(records.unwritten.len()) >= FRAME_PAGES_MAX {
+            self.want_in(records);
+        }
         number
+    }
+
+    /// Somebody waits for the last record.
+    pub(super) fn want(&self) {
+        self.want_in(self.records());
+    }
+
+    fn want_in(&self, mut records: MutexGuard<'_, Records>) {
+        let news = !std::mem::replace(&mut records.wanted, true);
+        drop(records);
+        if news {
+            self.woken.notify_one();
+        }
     }
 
     /// See [`super::MetaLog::placed`].
@@ -253,19 +270,20 @@ impl Journal {
         std::mem::take(&mut self.records().state_is_due)
     }
 
-    /// Waits until a record is to be written, [`Journal::stop`], or `for_at_most`.
+    /// Waits for [`Journal::want`], [`Journal::stop`], or `for_at_most`.
     pub(super) fn wait_for_records(&self, for_at_most: Duration) {
-        let records = self.records();
-        if records.unwritten.is_empty() && !records.stop {
-            drop(self.woken.wait_timeout(records, for_at_most).expect("no panic under this lock"));
-        }
+        let waits = |records: &mut Records| !records.wanted && !records.stop;
+        let waited = self.woken.wait_timeout_while(self.records(), for_at_most, waits);
+        waited.expect("no panic under this lock").0.wanted = false;
     }
 
-    /// Waits until a record becomes obsolete or is added, [`Journal::stop`], or `for_at_most`.
+    /// Waits until a record becomes obsolete or is wanted, [`Journal::stop`], or `for_at_most`. Records are wanted
+    /// then.
     pub(super) fn wait_for_space(&self, for_at_most: Duration) {
         let records = self.records();
         if !records.stop {
-            drop(self.woken.wait_timeout(records, for_at_most).expect("no panic under this lock"));
+            let waited = self.woken.wait_timeout(records, for_at_most);
+            waited.expect("no panic under this lock").0.wanted = true;
         }
     }
 

@@ -320,6 +320,24 @@ fn damage_within_the_log_is_not_taken_for_its_end() {
 }
 
 #[test]
+fn what_is_added_before_somebody_waits_takes_one_write() {
+    let device = MemoryDevice::new(4, 64);
+    let log = open(&device, Recover::Journal).log;
+    let appends = device.counters().appends;
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| while log.wait_and_tend(Duration::from_secs(600)) {});
+        let last = (0..50).map(|n| log.add(1, n, b"key")).max().expect("some were added");
+        log.want_commit();
+        while log.committed() < last {
+            std::thread::yield_now();
+        }
+        log.stop();
+        writer.join().expect("it ends");
+    });
+    assert_eq!(device.counters().appends - appends, 1);
+}
+
+#[test]
 fn a_thread_commits_for_many() {
     let device = MemoryDevice::new(4, 64);
     let opened = open(&device, Recover::Journal);
@@ -331,6 +349,7 @@ fn a_thread_commits_for_many() {
                 scope.spawn(move || {
                     for n in 0..50 {
                         let number = log.add(thread + 1, n, &[thread as u8]);
+                        log.want_commit();
                         while log.committed() < number {
                             std::thread::yield_now();
                         }

@@ -385,7 +385,12 @@ impl Meta {
         self.log.tend();
     }
 
-    /// Waits for invalidations and writes them. For the thread that commits; `false` once it is to end.
+    /// Somebody waits until the last invalidation is durable.
+    pub(crate) fn want_commit(&self) {
+        self.log.want_commit();
+    }
+
+    /// Waits until invalidations are wanted, and writes them. For the thread that commits; `false` once it is to end.
     pub(crate) fn wait_and_commit(&self, for_at_most: Duration) -> bool {
         let goes_on = self.log.wait_and_tend(for_at_most);
         self.tell_commits();

@@ -145,8 +145,9 @@ impl Shape {
         let part = zones * options.log_percent.min(100) as u64 / 100;
         let log_zones = if options.generations { (part + 4).min(zones) } else { zones };
         let log_segments = log_zones * (zone_pages / segment_pages);
-        // Some zones are always erased. If numbers run out all the same, the oldest zones are merged or dropped.
-        let log_ids = (log_segments - log_segments / 64 + 4).min(WIDE_IDS);
+        // Some zones are always erased, but buffers have numbers too. Where few are free, the log is merged, and the
+        // log table swept for each zone.
+        let log_ids = (log_segments + log_segments / 16 + 4).min(WIDE_IDS);
         let chunk_pages = CHUNK_PAGES.min(segment_pages as usize);
         let items = shape.entries() as u64;
         let writer = Writer::bytes_for(chunk_pages, segment_pages, items, false) + 4 * items;
@@ -228,4 +229,28 @@ impl Shape {
 
 fn buffer(pages: u64) -> BufferShape {
     BufferShape { segment_pages: pages as u32 }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::log_table::LogTable;
+    use crate::tier::tests::options;
+
+    #[test]
+    fn buffers_have_numbers_beside_all_segments() {
+        let options = FlashOptions {
+            memory_bytes: 16 << 20,
+            generations: true,
+            log_percent: 100,
+            ..options(&Default::default())
+        };
+        for zones in [122, 128, 130, 240, 256, 272, 400] {
+            let geometry = Geometry { zones, zone_bytes: 1 << 20, channels: 1, open_zones_max: 8 };
+            let shape = Shape::new(&geometry, 2, &options).expect("the memory suffices");
+            let segments = (zones - 2) * (shape.zone_pages / shape.buffer.segment_pages);
+            let id_max = u32::from(LogTable::new(shape.budget.log_table, shape.log_ids).id_max());
+            assert!(id_max >= segments + shape.buffers, "{segments} segments, {id_max} numbers");
+        }
+    }
 }

@@ -39,7 +39,7 @@ struct Flags {
     memory: Vec<u64>,
     /// Schemes to compare, separated by commas: some of static, automove, psa, twemcache, age, pre-pama,
     /// pre-pama-subclasses, pama, pama-exact; all, which stands for these; and larder, the server's own cache, with
-    /// larder-hits and larder-static, which have another --worth
+    /// larder-penalty, larder-hits and larder-static, which have another --worth
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "all")]
     schemes: Vec<String>,
     /// PAMA's m, the number of additional segments that count towards a value; several numbers, separated by commas,

@@ -273,10 +273,11 @@ impl Dispatcher {
         });
     }
 
-    /// At the end of a turn: reads ahead for connections that wait, remembers those whose replies are held back, and
-    /// hands the reads that were begun to the device.
+    /// At the end of a turn: reads ahead for connections that wait, remembers those whose replies are held back, asks
+    /// for the commit that they wait for, and hands the reads that were begun to the device.
     fn settle_flash(&mut self, batch: &mut [Ready<'_, Connection>]) {
         let Dispatcher { executor, memcached, resp, .. } = self;
+        let mut any_held = false;
         for ready in batch.iter_mut() {
             if ready.connection.progress.waits {
                 match ready.connection.protocol() {
@@ -295,7 +296,11 @@ impl Dispatcher {
             }
             if let Some(until) = output.newly_held_until() {
                 executor.wake_when_durable(progress.id, until);
+                any_held = true;
             }
+        }
+        if any_held {
+            executor.want_commit();
         }
         executor.start_reads();
         executor.forget_woken();

@@ -425,6 +425,11 @@ impl Executor {
         }
     }
 
+    /// Connections wait until what was written is durable.
+    pub(in crate::dispatch) fn want_commit(&self) {
+        self.worker.want_commit();
+    }
+
     /// The connection is to be named by [`Executor::poll_flash`] when this commit is durable.
     pub(in crate::dispatch) fn wake_when_durable(&mut self, id: ConnectionId, until: Commit) {
         if let Some(fetches) = &mut self.fetches {
