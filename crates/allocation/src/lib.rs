@@ -11,6 +11,7 @@ mod hits;
 mod ledger;
 mod margin;
 mod prices;
+mod skill;
 mod subclass;
 mod watch;
 mod worth;
@@ -18,6 +19,7 @@ mod worth_options;
 
 pub use group::{Group, GroupStats, MoveReason, SizeClass};
 pub use hits::{MetIn, Warmth};
+pub use skill::CostSkill;
 pub use subclass::Subclass;
 pub use worth::{Appraised, ColumnBounds, Worth};
-pub use worth_options::{Objective, WorthMode, WorthOptions};
+pub use worth_options::{CostEvidence, Objective, WorthMode, WorthOptions};

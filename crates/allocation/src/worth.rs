@@ -100,7 +100,7 @@ impl Window {
 }
 
 impl Worth {
-    /// Nothing is known yet.
+    /// Nothing is known yet. `options` do not have the mode [`WorthMode::Auto`]: see [`WorthOptions::by`].
     pub fn new(options: WorthOptions) -> Worth {
         Worth {
             options,
@@ -297,10 +297,11 @@ mod tests {
     fn a_cold_dear_item_stays_before_a_warm_cheap_one_if_penalties_count() {
         // The cheap half has 25 warm items and 25 cold ones, and so has the dear half.
         let dear_half = |nth: u32| if nth < 50 { 500 } else { 2_000_000 };
-        let mut worth = Worth::new(WorthOptions::default());
+        let penalty = WorthOptions { mode: WorthMode::Penalty, ..WorthOptions::default() };
+        let mut worth = Worth::new(penalty);
         let by_penalty = goes(&mut worth, dear_half);
         assert!(by_penalty[..50].iter().all(|goes| *goes) && !by_penalty[50..].contains(&true));
-        worth.set_options(WorthOptions { mode: WorthMode::Hits, ..WorthOptions::default() });
+        worth.set_options(WorthOptions { mode: WorthMode::Hits, ..penalty });
         let by_hits = goes(&mut worth, dear_half);
         assert!(by_hits.iter().enumerate().all(|(nth, goes)| *goes == (nth % 2 == 1)));
     }

@@ -34,8 +34,10 @@ impl Objective {
 /// How room moves between groups.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum WorthMode {
-    /// Room goes where a miss costs most (PAMA).
+    /// [`WorthMode::Penalty`] as long as something speaks for it ([`CostEvidence`]), else [`WorthMode::Hits`].
     #[default]
+    Auto,
+    /// Room goes where a miss costs most (PAMA).
     Penalty,
     /// Every miss costs the same: room goes where most hits are (pre-PAMA).
     Hits,
@@ -45,11 +47,12 @@ pub enum WorthMode {
 
 impl WorthMode {
     /// All modes.
-    pub const ALL: [WorthMode; 3] = [WorthMode::Penalty, WorthMode::Hits, WorthMode::Static];
+    pub const ALL: [WorthMode; 4] = [WorthMode::Auto, WorthMode::Penalty, WorthMode::Hits, WorthMode::Static];
 
     /// The name in flags, settings and statistics.
     pub const fn name(self) -> &'static str {
         match self {
+            WorthMode::Auto => "auto",
             WorthMode::Penalty => "penalty",
             WorthMode::Hits => "hits",
             WorthMode::Static => "static",
@@ -59,6 +62,32 @@ impl WorthMode {
     /// The mode with this name.
     pub fn of_name(name: &str) -> Option<WorthMode> {
         WorthMode::ALL.into_iter().find(|mode| mode.name() == name)
+    }
+}
+
+/// What speaks for it that the penalty of a miss says something about the next miss of the key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum CostEvidence {
+    /// Nothing so far, or nothing any more.
+    #[default]
+    None,
+    /// Keys that were dropped and came back had about the penalty of before.
+    Skill,
+    /// Clients state the penalties.
+    Stated,
+}
+
+impl CostEvidence {
+    /// All kinds of evidence.
+    pub const ALL: [CostEvidence; 3] = [CostEvidence::None, CostEvidence::Skill, CostEvidence::Stated];
+
+    /// The evidence in a sentence.
+    pub const fn sentence(self) -> &'static str {
+        match self {
+            CostEvidence::None => "what a miss took says nothing that was seen of the next miss of its key",
+            CostEvidence::Skill => "what a miss took foretells what the next miss of its key takes",
+            CostEvidence::Stated => "clients state what a miss costs",
+        }
     }
 }
 
@@ -72,12 +101,25 @@ pub struct WorthOptions {
 }
 
 impl WorthOptions {
+    /// The same with a mode that is not [`WorthMode::Auto`]: what that comes to by this evidence.
+    #[inline]
+    pub fn by(self, evidence: CostEvidence) -> WorthOptions {
+        // Where the objective is not time, the two come to the same.
+        let counts = evidence != CostEvidence::None && self.objective == Objective::Time;
+        let mode = match self.mode {
+            WorthMode::Auto if counts => WorthMode::Penalty,
+            WorthMode::Auto => WorthMode::Hits,
+            mode => mode,
+        };
+        WorthOptions { mode, ..self }
+    }
+
     /// What the cost of a miss is counted in: the objective, but where every miss costs the same there is no time to
-    /// count.
+    /// count. To be asked after [`WorthOptions::by`].
     #[inline]
     pub fn cost_unit(self) -> Objective {
         match (self.mode, self.objective) {
-            (WorthMode::Hits | WorthMode::Static, Objective::Time) => Objective::Requests,
+            (WorthMode::Auto | WorthMode::Hits | WorthMode::Static, Objective::Time) => Objective::Requests,
             (_, objective) => objective,
         }
     }

@@ -379,8 +379,10 @@ mod tests {
     /// Of a device that keeps up.
     const ROOM: Room = Room { free_bytes: 3 << 20, buffer_bytes: 1 << 20, all_bytes: 3 << 20 };
 
+    const BY_TIME: WorthOptions = WorthOptions { mode: WorthMode::Penalty, objective: Objective::Time };
+
     fn judge(admission: &mut Admission, offered: &Offered, now_s: u32) -> Admitted {
-        admission.judge(offered, WorthOptions::default(), ROOM, now_s)
+        admission.judge(offered, BY_TIME, ROOM, now_s)
     }
 
     #[test]
@@ -440,7 +442,7 @@ mod tests {
 
     /// An offer of `bytes` bytes against a budget that knows no other items.
     fn spend(budget: &mut WriteBudget, bytes: u64, now_s: u32) -> bool {
-        budget.spend(&Offered { bytes, ..offered(1) }, WorthOptions::default(), now_s)
+        budget.spend(&Offered { bytes, ..offered(1) }, BY_TIME, now_s)
     }
 
     /// Writes of a day, when `bytes` are offered in items of `item` bytes each second.
@@ -503,7 +505,7 @@ mod tests {
         let mut admit = |is_shed| {
             let is_admitted = judge(&mut admission, &item, 10) == Admitted::Yes;
             if is_admitted && is_shed {
-                admission.note_shed(&item, WorthOptions::default(), false);
+                admission.note_shed(&item, BY_TIME, false);
             }
             is_admitted
         };
@@ -585,7 +587,7 @@ mod tests {
     #[test]
     fn what_saves_more_per_byte_goes_first() {
         let item = offered(1);
-        let time = WorthOptions::default();
+        let time = BY_TIME;
         let (cheap, dear) = (Subclass::of_us(1_000), Subclass::of_us(2_000_000));
         let saved = |item: Offered, worth| saved_per_byte(&item, worth);
         assert!(
@@ -608,8 +610,7 @@ mod tests {
     fn new_options_begin_with_chance() {
         let mut budget = WriteBudget::new(8_640_000);
         let mut random = Random::new(6);
-        let (old, new) =
-            (WorthOptions::default(), WorthOptions { mode: WorthMode::Hits, ..WorthOptions::default() });
+        let (old, new) = (BY_TIME, WorthOptions { mode: WorthMode::Hits, ..BY_TIME });
         for now_s in 0..600 {
             (0..10).for_each(|_| _ = budget.spend(&mixed(&mut random), old, now_s));
         }
@@ -670,8 +671,8 @@ mod tests {
     #[test]
     fn with_the_same_budget_clients_wait_less_than_with_chance() {
         // Nothing was read, so mode static has nothing to rank by.
-        let chance_us = wait_us(WorthOptions { mode: WorthMode::Static, ..WorthOptions::default() });
-        let ranked_us = wait_us(WorthOptions::default());
+        let chance_us = wait_us(WorthOptions { mode: WorthMode::Static, ..BY_TIME });
+        let ranked_us = wait_us(BY_TIME);
         assert!(ranked_us < 0.7 * chance_us, "{ranked_us} us ranked, {chance_us} us by chance");
     }
 }

@@ -20,7 +20,7 @@ use crate::sizing::{NoCurve, Sizing, SizingCurves};
 use crate::temperature::{TemperatureKind, TemperatureStats};
 use crate::transfers::Transfers;
 use crate::watches::Watches;
-use larder_allocation::{WorthMode, WorthOptions};
+use larder_allocation::{CostEvidence, WorthMode, WorthOptions};
 use larder_flash::Flash;
 use larder_item::{KeyHash, PrefixesFull};
 use larder_memory::PageKind;
@@ -55,6 +55,11 @@ pub struct Cache {
     recovered: Option<Recovered>,
     /// Keys that are watched, and what else a writer has to do.
     pub(crate) watches: Watches,
+}
+
+/// Whether judgement by `worth` needs to know what misses cost.
+fn measures(worth: WorthOptions) -> bool {
+    matches!(worth.mode, WorthMode::Auto | WorthMode::Penalty)
 }
 
 impl Cache {
@@ -108,11 +113,7 @@ impl Cache {
             transfers: Transfers::default(),
             hot_keys: HotKeys::default(),
             large_keys: LargeKeys::default(),
-            penalties: Penalties::new(
-                options.limit_bytes,
-                options.worth.mode == WorthMode::Penalty,
-                options.prefix_delimiter,
-            ),
+            penalties: Penalties::new(options.limit_bytes, measures(options.worth), options.prefix_delimiter),
             item_bytes_max: options.item_bytes_max,
             temperature,
             flush_due_s: AtomicU32::new(flush_due_s as u32),
@@ -397,16 +398,27 @@ impl Cache {
         true
     }
 
-    /// What the worth of an item is made of now.
+    /// What the worth of an item is to be made of.
     pub fn worth(&self) -> WorthOptions {
-        self.store.worth.get()
+        self.store.worth.wanted()
+    }
+
+    /// What it is made of now, where the mode is `auto`, and why. The mode is never `auto` here.
+    pub fn worth_now(&self) -> (WorthOptions, CostEvidence) {
+        (self.store.worth.get(), self.store.worth.evidence())
+    }
+
+    /// From now on, what a store states of the penalty has to show skill in the mode `auto`, as what is measured. For a
+    /// simulation, which states what a server would measure.
+    pub fn distrust_stated_penalties(&self) {
+        self.store.worth.distrust_clients();
     }
 
     /// Judges items by `worth` from the next pass on. What the keeper has counted stays. Penalties are measured in the
-    /// penalty mode only.
+    /// modes `auto` and `penalty` only.
     pub fn set_worth(&self, worth: WorthOptions) {
         self.store.worth.set(worth);
-        self.measure_penalties(worth.mode == WorthMode::Penalty);
+        self.measure_penalties(measures(worth));
     }
 
     /// Names the namespaces, whose keys have the name before the first `delimiter`. What was counted of those that

@@ -39,7 +39,7 @@
 //! * A value whose [`Found::value`] is shorter than [`Found::value_bytes`] goes on in parts: [`Worker::fetch_part`]
 //!   fetches them, and [`Worker::begin_promotion`] brings them into memory.
 //! * Replies to writes wait while [`Worker::take_commit`] names a commit that [`Worker::flash_committed`] has not
-//!   reached. That happens only in mode `journal`.
+//!   reached, which [`Worker::want_commit`] asks for. That happens only in mode `journal`.
 //! * At a graceful stop, when no worker runs any more, [`Cache::save_to_flash`] is called before the tier is closed.
 //!
 //! `docs/internals/concurrency.md`, "Two levels", explains why no stale value comes of it.
@@ -92,7 +92,8 @@ pub use flash_level::{Exclusive, FlashLevel, STORE_WAIT_MAX_MS};
 pub use hot_keys::{HotKey, HotKeys, HotKeysReport};
 pub use item_store::{Departure, Destination};
 pub use larder_allocation::{
-    ColumnBounds, Group, GroupStats, MoveReason, Objective, SizeClass, Subclass, WorthMode, WorthOptions,
+    ColumnBounds, CostEvidence, Group, GroupStats, MoveReason, Objective, SizeClass, Subclass, WorthMode,
+    WorthOptions,
 };
 pub use larder_curve::{Point as CurvePoint, SampledCurve};
 pub use larder_flash::{Commit, Flash, Found, Listed as ListedOnFlash, Stamp};

@@ -107,5 +107,5 @@ replies! {
     READ_ONLY = "CLIENT_ERROR not allowed: this user may only read";
     OF_OTHERS = "CLIENT_ERROR not allowed: this user has a namespace, and this is about the whole server";
     KEY_TOO_LONG = "CLIENT_ERROR a key has at most 250 bytes with the namespace of this user before it";
-    WORTH_USAGE = "CLIENT_ERROR usage: worth mode penalty|hits|static, or worth objective requests|bytes|time";
+    WORTH_USAGE = "CLIENT_ERROR usage: worth mode auto|penalty|hits|static, or worth objective requests|bytes|time";
 }

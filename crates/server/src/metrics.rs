@@ -357,18 +357,19 @@ impl Metrics {
     }
 
     fn worth(&self) -> Family {
-        let options = self.cache.worth();
+        let (wanted, (now, _)) = (self.cache.worth(), self.cache.worth_now());
         Family {
             name: names::WORTH_OPTIONS,
             help: "Always 1; the labels say what the worth of an item is made of now: how room moves between groups, \
-                   what the cache is to save, and the unit of the values of groups.",
+                   what the mode auto comes to now, what the cache is to save, and the unit of the values of groups.",
             unit: "",
             kind: Kind::Gauge,
             samples: vec![Sample {
                 labels: vec![
-                    ("mode", options.mode.name().to_owned()),
-                    ("objective", options.objective.name().to_owned()),
-                    ("value_unit", worth::value_unit(options).to_owned()),
+                    ("mode", wanted.mode.name().to_owned()),
+                    ("mode_now", now.mode.name().to_owned()),
+                    ("objective", now.objective.name().to_owned()),
+                    ("value_unit", worth::value_unit(now).to_owned()),
                 ],
                 value: Value::Count(1),
             }],

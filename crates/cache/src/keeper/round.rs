@@ -145,6 +145,7 @@ impl Round<'_> {
         if items > 0 && taken * 2 >= columns {
             items = (items as u128 * u128::from(columns) / u128::from(taken)) as u64;
             self.keeper.references().policy_wants_below(keeper.fit(items));
+            store.worth.fit(items);
         }
         let bytes = keeper.bytes_for(items);
         drop(keeper);

@@ -21,7 +21,7 @@ pub(crate) use misses::Noted;
 pub(crate) use remembered::{remembered, with_penalty};
 
 use crate::counters::Counters;
-use larder_allocation::Subclass;
+use larder_allocation::{CostSkill, Subclass};
 use larder_item::KeyHash;
 use misses::{Misses, Outstanding, TIME_US_MIN};
 use prefixes::{PREFIXES_BYTES, Prefixes};
@@ -61,7 +61,7 @@ impl Price {
 impl Penalties {
     /// The bytes that the tables take under a memory limit.
     pub(crate) fn bytes_for(limit_bytes: u64) -> u64 {
-        Penalties::misses_bytes(limit_bytes) + PREFIXES_BYTES
+        Penalties::misses_bytes(limit_bytes) + PREFIXES_BYTES + CostSkill::BYTES
     }
 
     fn misses_bytes(limit_bytes: u64) -> u64 {
@@ -129,9 +129,10 @@ impl Penalties {
         self.misses.tick(now_s);
     }
 
-    /// The store of this price went through: its miss is over, and its prefix learns.
+    /// The store of this price went through: its miss is over, and its prefix learns. Returns what the miss cost, and
+    /// whether the client has said so; `None` if that is not known, or nothing is to be measured.
     #[inline(never)]
-    pub(crate) fn settle(&self, price: &Price, key: &[u8], counters: &Counters) {
+    pub(crate) fn settle(&self, price: &Price, key: &[u8], counters: &Counters) -> Option<(Subclass, bool)> {
         let is_mine = price.outstanding.is_some_and(|found| self.misses.take(&found));
         if let Some(subclass) = price.stated {
             if self.is_on() {
@@ -139,14 +140,20 @@ impl Penalties {
             }
             counters.penalties_stated.add(1);
             count(counters, subclass);
+            self.is_on().then_some((subclass, true))
         } else if is_mine {
             let Some(gap_us) = price.outstanding.and_then(|found| found.gap_us) else {
-                return counters.penalties_discarded.add(1);
+                counters.penalties_discarded.add(1);
+                return None;
             };
             self.prefixes.learn(key, gap_us);
             counters.penalties_measured.add(1);
             counters.penalties_measured_us.add(gap_us.into());
-            count(counters, Subclass::of_us(gap_us));
+            let subclass = Subclass::of_us(gap_us);
+            count(counters, subclass);
+            Some((subclass, false))
+        } else {
+            None
         }
     }
 }
@@ -164,7 +171,7 @@ mod tests {
     fn the_tables_are_a_small_part_of_the_limit() {
         for limit_mib in [8u64, 64, 1024, 1 << 20] {
             let bytes = Penalties::bytes_for(limit_mib << 20);
-            assert!(bytes * 500 <= limit_mib << 20, "{bytes} B of {limit_mib} MiB");
+            assert!(bytes * 400 <= limit_mib << 20, "{bytes} B of {limit_mib} MiB");
         }
     }
 }

@@ -381,7 +381,8 @@ impl Worker {
         }
         self.note_store(hash, new);
         if let Some(price) = price {
-            self.cache.penalties.settle(price, key, counters);
+            let cost = self.cache.penalties.settle(price, key, counters);
+            cost.into_iter().for_each(|(penalty, stated)| store.worth.learn(hash, penalty, stated));
         }
         counters.bytes_stored.add(store.bytes_of(&guard, new));
         counters.total_items.add(1);

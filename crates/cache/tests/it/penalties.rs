@@ -249,6 +249,34 @@ fn what_is_switched_off_measures_nothing_and_forgets_nothing() {
 }
 
 #[test]
+fn by_default_costs_count_where_they_foretell_the_next_one_or_are_stated() {
+    let now = |bench: &Bench| {
+        let (worth, evidence) = bench.cache.worth_now();
+        (worth.mode, evidence)
+    };
+    // Keys that are deleted and read again: the cost of a miss is that of the key, or comes by chance.
+    let measured = |cost_ms: fn(u32, u32) -> u32| {
+        let mut bench = Bench::new(|_| ());
+        for number in 0..6_000 {
+            let key = format!("key:{}", number % 100);
+            bench.read_through(&key, cost_ms(number % 100, number) * MS, b"value");
+            bench.worker.delete(&Delete::of(key.as_bytes(), bench.cache.hash(key.as_bytes())));
+        }
+        now(&bench)
+    };
+    assert_eq!(measured(|key, _| 1 + 200 * (key % 4 / 3)), (WorthMode::Penalty, CostEvidence::Skill));
+    let by_chance = measured(|_, number| 1 + 200 * (number.wrapping_mul(2_654_435_761) >> 30 == 0) as u32);
+    assert_eq!(by_chance, (WorthMode::Hits, CostEvidence::None));
+    for kind in ["entry", "off"] {
+        let mut bench =
+            Bench::new(|options| options.temperature = TemperatureKind::named(kind).expect("it exists"));
+        assert_eq!(now(&bench), (WorthMode::Hits, CostEvidence::None));
+        bench.worker.store(&Store { penalty: Some(Subclass::of_us(50)), ..bench.store("key", b"value") });
+        assert_eq!(now(&bench), (WorthMode::Penalty, CostEvidence::Stated));
+    }
+}
+
+#[test]
 fn the_pass_carries_the_penalty() {
     let mut bench = Bench::new(|options| options.limit_bytes = 8 << 20);
     let value = [b'v'; 1000];

@@ -240,8 +240,8 @@ pub mod names {
     pub const EVICTIONS: &str = "evictions";
     /// Gauge of the time since the start, in seconds.
     pub const UPTIME: &str = "uptime";
-    /// Gauge that is always 1, with the labels `mode`, `objective` and `value_unit`: what the worth of an item is made
-    /// of.
+    /// Gauge that is always 1, with the labels `mode`, `mode_now`, `objective` and `value_unit`: what the worth of an
+    /// item is made of.
     pub const WORTH_OPTIONS: &str = "worth_options";
     /// Gauge of the items of each group. The names of all families of groups begin with `group_`.
     pub const GROUP_ITEMS: &str = "group_items";

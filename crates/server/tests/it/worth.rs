@@ -4,7 +4,7 @@ use crate::dispatch_support::{Talk, dispatcher, on_a_connection};
 use larder_server::settings::{Objective, Settings, WorthMode, WorthOptions};
 
 const USAGE: &str =
-    "CLIENT_ERROR usage: worth mode penalty|hits|static, or worth objective requests|bytes|time\r\n";
+    "CLIENT_ERROR usage: worth mode auto|penalty|hits|static, or worth objective requests|bytes|time\r\n";
 
 #[test]
 fn a_client_changes_mode_and_objective_while_the_server_runs() {
@@ -17,6 +17,11 @@ fn a_client_changes_mode_and_objective_while_the_server_runs() {
             String::from_utf8(std::mem::take(&mut talk.answered)).expect("replies are text")
         };
         assert_eq!(cache.worth(), WorthOptions::default());
+        let stats = ask("stats worth");
+        assert!(
+            stats.starts_with("STAT mode auto\r\nSTAT mode_now hits\r\nSTAT mode_now_why what a miss took ")
+        );
+        assert!(stats.contains("STAT value_unit misses\r\n"), "{stats}");
         assert_eq!(ask("worth mode hits"), "OK\r\n");
         assert_eq!(ask("worth objective bytes"), "OK\r\n");
         assert_eq!(cache.worth(), WorthOptions { mode: WorthMode::Hits, objective: Objective::Bytes });

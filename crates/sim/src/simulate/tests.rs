@@ -588,5 +588,22 @@ fn larder_saves_what_the_objective_says() {
         assert!(time.hits < hits.hits, "{size}: {time:?}, {hits:?}");
         // With equal costs there is one ranking.
         assert_eq!(run("larder-hits", Objective::Time), hits, "{size}");
+        // It takes some misses until costs count.
+        let penalty = run("larder-penalty", Objective::Time);
+        assert!(time.penalty_us < penalty.penalty_us * 103 / 100, "{size}: {time:?}, {penalty:?}");
+    }
+}
+
+#[test]
+fn larder_does_not_count_costs_that_come_by_chance() {
+    let mut requests = skewed(300_000, 60_000, |_| 1000);
+    let mut random = 1u64;
+    for request in &mut requests {
+        random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        request.penalty_us = if random >> 61 == 0 { 2_000_000 } else { 900 };
+    }
+    for size in ["3000", "12m"] {
+        let run = |policy| counts(&simulate(&requests, &rules(&[policy], &[size])), 0);
+        assert_eq!(run("larder"), run("larder-hits"), "{size}");
     }
 }

@@ -210,8 +210,9 @@ async function groups(now) {
   const there = family(now, "group_items") !== undefined;
   at("worth-section").hidden = !there;
   if (!there) return;
-  const { mode, objective, value_unit: unit } = family(now, "worth_options")?.samples[0]?.labels ?? {};
-  show("worth-sum", `mode ${mode}, objective ${objective}; estimates`);
+  const labels = family(now, "worth_options")?.samples[0]?.labels ?? {};
+  const { mode, mode_now: present, objective, value_unit: unit } = labels;
+  show("worth-sum", `mode ${mode === present ? mode : `${mode} (now ${present})`}, objective ${objective}; estimates`);
   const value = VALUES[unit] ?? plain;
   const got = await fetch("api/groups.json", { cache: "no-store", signal: AbortSignal.timeout(5000) });
   rows("groups", (await got.json()).map((each) => [each.size, each.penalty, plain(each.items), bytes(each.bytes),

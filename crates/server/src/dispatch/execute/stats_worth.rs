@@ -3,17 +3,22 @@
 use super::Executor;
 use crate::dispatch::outcome::StatRows;
 use crate::worth::{groups, value_unit};
+use larder_cache::WorthMode;
 
 impl Executor {
-    /// The mode, the objective, and nine rows for each group that has items. The rows of a group begin with the upper
-    /// ends of its sizes and of its penalties, for example `256:100ms:items`.
+    /// The mode, what the mode `auto` comes to now and why, the objective, and nine rows for each group that has items.
+    /// The rows of a group begin with the upper ends of its sizes and of its penalties, for example `256:100ms:items`.
     pub(super) fn stats_worth(&self, rows: &mut StatRows) {
         let cache = self.worker.cache();
-        let worth = cache.worth();
+        let (worth, (now, evidence)) = (cache.worth(), cache.worth_now());
         let groups = groups(cache);
         rows.put("mode", worth.mode.name());
+        if worth.mode == WorthMode::Auto {
+            rows.put("mode_now", now.mode.name());
+            rows.put("mode_now_why", evidence.sentence());
+        }
         rows.put("objective", worth.objective.name());
-        rows.put("value_unit", value_unit(worth));
+        rows.put("value_unit", value_unit(now));
         rows.put("groups", groups.len());
         for group in groups {
             let mut put = |name: &str, value: &dyn std::fmt::Display| {

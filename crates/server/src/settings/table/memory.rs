@@ -70,16 +70,17 @@ pub(super) static ROWS: &[Row] = &[
         value: at!(temperature, named!(TemperatureKind)), ..MEMORY },
     Row { name: "worth", takes: Value("NAME"), example: "hits",
         help: "what decides which items stay, beside temperature: penalty (what a miss costs, as --objective counts \
-               it, for each byte), hits (every miss costs the same) or static (nothing else); the command worth mode \
-               NAME changes it while the server runs",
+               it, for each byte), hits (every miss costs the same), auto (penalty while clients state what a miss \
+               costs or the last miss of a key foretells the next one, else hits) or static (nothing else); the \
+               command worth mode NAME changes it while the server runs",
         value: at!(worth.mode, named!(WorthMode)),
         change: Change::Live(|running, now, new| {
             running.cache().set_worth(WorthOptions { mode: new.worth.mode, ..now.worth });
             Ok(())
         }), ..MEMORY },
     Row { name: "objective", takes: Value("NAME"), example: "bytes",
-        help: "what --worth penalty saves: time (that clients wait for the back end), requests (misses) or bytes \
-               (fetched from the back end); the command worth objective NAME changes it while the server runs",
+        help: "what --worth auto and penalty save: time (that clients wait for the back end), requests (misses) or \
+               bytes (fetched from the back end); the command worth objective NAME changes it while the server runs",
         value: at!(worth.objective, named!(Objective)),
         change: Change::Live(|running, now, new| {
             running.cache().set_worth(WorthOptions { objective: new.worth.objective, ..now.worth });

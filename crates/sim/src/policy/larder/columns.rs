@@ -1,6 +1,6 @@
 //! Larder's policy over a model of columns in which every item has size 1.
 
-use larder_allocation::{ColumnBounds, Subclass};
+use larder_allocation::{ColumnBounds, CostSkill, Subclass, WorthOptions};
 use larder_cache::{
     Candidate, ColumnId, ColumnStatus, Judged, KeepLimit, KeyHash, Queue, Resident, Residents, Temperature,
     Verdict,
@@ -58,14 +58,23 @@ pub(super) struct Columns {
     /// The column that is filled with survivors of reclaimed columns.
     survivors: Option<u32>,
     index: Vec<Entry>,
-    /// Penalty subclass of each key's item, as of its last store.
-    subclasses: Vec<Subclass>,
+    costs: Costs,
     births: u64,
     live: u64,
     batch: Batch,
     rng: SplitMix,
     keep_limit: KeepLimit,
     pass: Pass,
+}
+
+/// What misses cost, and whether that counts.
+#[derive(Default)]
+struct Costs {
+    /// Penalty subclass of each key's item, as of its last store.
+    subclasses: Vec<Subclass>,
+    worth: WorthOptions,
+    /// What the penalties of misses say of the next ones, as in the server.
+    skill: CostSkill,
 }
 
 /// Access records that have not yet reached the policy.
@@ -107,7 +116,7 @@ impl Columns {
             false => (capacity / COLUMNS_WANTED).clamp(1, COLUMN_ITEMS_MAX),
         };
         let mut columns = Columns::of(kind.build(), capacity, room, batch_for(capacity), seed);
-        columns.temperature.set_worth(variant.worth);
+        columns.costs.worth = variant.worth;
         columns.warmth_bits = if kind.marks_entries() { WARMTH_BITS } else { 0.0 };
         columns
     }
@@ -143,7 +152,7 @@ impl Columns {
             open: None,
             survivors: None,
             index: Vec::new(),
-            subclasses: Vec::new(),
+            costs: Costs::default(),
             births: 0,
             live: 0,
             batch: Batch { references: Vec::new(), full: batch },
@@ -260,11 +269,12 @@ impl Columns {
         for &id in &pass.leaving {
             let warmth = (self.index[id as usize].at / WARM) as u8;
             self.index[id as usize] = GONE;
-            let subclass = self.subclasses[id as usize];
+            let subclass = self.costs.subclasses[id as usize];
             pass.judged.push(Judged { hash: hash(id), warmth, bytes: 1, subclass });
         }
         pass.verdicts.clear();
         let bounds = ColumnBounds { column_bytes: room, keep_bytes_max: keep_max };
+        self.temperature.set_worth(self.costs.worth.by(self.costs.skill.evidence()));
         self.temperature.judge(column.part, &pass.judged, bounds, &mut pass.verdicts);
         let kept = pass.verdicts.iter().filter(|verdict| **verdict != Verdict::Evict).count();
         self.keep_limit.note_kept(kept as u64, room);
@@ -291,7 +301,7 @@ impl Policy for Columns {
         let id = access.id as usize;
         if id >= self.index.len() {
             self.index.resize(id + 1, GONE);
-            self.subclasses.resize(id + 1, Subclass::UNKNOWN);
+            self.costs.subclasses.resize(id + 1, Subclass::UNKNOWN);
         }
         let entry = &mut self.index[id];
         if entry.column != ABSENT {
@@ -302,7 +312,11 @@ impl Policy for Columns {
         }
         let column = self.open_column();
         self.put(access.id, column);
-        self.subclasses[id] = subclass_of(access);
+        let (key, subclass) = (hash(access.id).0, subclass_of(access));
+        if CostSkill::samples(key, CostSkill::shift_for(self.capacity.into())) {
+            self.costs.skill.note(key, subclass, false);
+        }
+        self.costs.subclasses[id] = subclass;
         self.live += 1;
         self.note(Reference::store(Digest::of(hash(access.id))));
         false

@@ -41,13 +41,14 @@ impl From<TemperatureKind> for Variant {
 }
 
 /// Larder's policies by name: how each knows which items are warm, and what their worth is made of.
-const VARIANTS: [(&str, &str, WorthMode); 6] = [
-    (NAME, "entry", WorthMode::Penalty),
+const VARIANTS: [(&str, &str, WorthMode); 7] = [
+    (NAME, "entry", WorthMode::Auto),
+    ("larder-penalty", "entry", WorthMode::Penalty),
     ("larder-hits", "entry", WorthMode::Hits),
     ("larder-static", "entry", WorthMode::Static),
-    ("larder-hitmap", "hitmap", WorthMode::Penalty),
-    ("larder-hitmap-published", "hitmap-published", WorthMode::Penalty),
-    ("larder-off", "off", WorthMode::Penalty),
+    ("larder-hitmap", "hitmap", WorthMode::Auto),
+    ("larder-hitmap-published", "hitmap-published", WorthMode::Auto),
+    ("larder-off", "off", WorthMode::Auto),
 ];
 
 /// The names of Larder's policies.

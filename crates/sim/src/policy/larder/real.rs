@@ -75,6 +75,7 @@ impl RealCache {
         })
         .map_err(|error| error.0)?;
         cache.clock().hold();
+        cache.distrust_stated_penalties();
         Ok(RealCache {
             worker: cache.worker(),
             cache,
