@@ -60,7 +60,8 @@ impl WorthSetting {
 
     #[cold]
     fn learn_sampled(&self, hash: KeyHash, penalty: Subclass, stated: bool) {
-        let mut skill = self.skill.lock().expect("no panic under this lock");
+        // While another thread is at it, a key goes unnoticed: it is a sample.
+        let Ok(mut skill) = self.skill.try_lock() else { return };
         skill.note(hash.0, penalty, stated && self.trusts_clients.load(Relaxed));
         self.evidence.store(skill.evidence() as u8, Relaxed);
     }
