@@ -6,9 +6,9 @@
 //! confirm itself.
 //!
 //! The pairs of a block are compared with the means of the block, so that a back end that is slow for a while, for all
-//! keys, shows no skill. Of the products of the two deviations, the sum and the sum of the squares are kept: their
-//! ratio is White's standard error of the covariance. A few keys that happened to be slow both times weigh no more than
-//! as many others.
+//! keys, shows no skill. Of the products of the two deviations, the sum and the sum of the squares are kept: the root
+//! of the latter is White's standard error of the former. A few keys that happened to be slow both times prove no more
+//! than as many others.
 
 use crate::{CostEvidence, Subclass};
 
@@ -23,7 +23,7 @@ const DECAY: f64 = 63.0 / 64.0;
 /// before, both as numbers of subclasses. Chance comes to 4 in one of 30,000 blocks.
 const ERRORS_SHOWN: f64 = 4.0;
 const SLOPE_SHOWN: f64 = 0.25;
-/// Skill is refuted by as many keys with another penalty than most, at least.
+/// Skill is lost only where pairs as different in the penalty before as this many keys speak against it.
 const KEYS_AGAINST: f64 = 25.0;
 /// The remembered counts of stated and of measured penalties together.
 const COUNTED_MAX: u32 = 1024;
@@ -66,9 +66,8 @@ impl CostSkill {
     /// Memory, bytes.
     pub const BYTES: u64 = (size_of::<CostSkill>() + 2 * KEYS + 2 * BLOCK) as u64;
 
-    /// How far the hash of a key is shifted where the cache holds `items` items: the key is sampled if 0 is left. Of so
-    /// many items, about half as many are sampled as there are places. The sampled keys that the cache does not hold
-    /// need the others.
+    /// How far the hash of a key is shifted where the cache holds `items` items: the key is sampled if 0 is left. The
+    /// sampled items then take about half of the places. The other half is for sampled keys that the cache lacks.
     pub fn shift_for(items: u64) -> u32 {
         u64::BITS - (2 * items / KEYS as u64).max(1).ilog2()
     }

@@ -84,7 +84,7 @@ impl CostEvidence {
     /// The evidence in a sentence.
     pub const fn sentence(self) -> &'static str {
         match self {
-            CostEvidence::None => "what a miss took says nothing that was seen of the next miss of its key",
+            CostEvidence::None => "no sign was seen that what a miss took foretells the next miss of its key",
             CostEvidence::Skill => "what a miss took foretells what the next miss of its key takes",
             CostEvidence::Stated => "clients state what a miss costs",
         }
