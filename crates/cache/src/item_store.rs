@@ -23,8 +23,9 @@ use crate::counters::{CounterBlocks, Counters};
 use crate::namespaces::Namespaces;
 use crate::padded::CachePadded;
 use crate::placement::Placement;
+use crate::selector::is_correlated;
 use crate::worth::WorthSetting;
-use larder_index::{HoldsKey, Index};
+use larder_index::{Entry, HoldsKey, Index, WARMTH_MAX};
 use larder_item::{Expiry, KeyHash, KeyHasher, Location, PrefixFloors, PrefixesFull, State, ValueLayout};
 use larder_memory::{ColumnId, ColumnState, Guard, Item, Memory, Value};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -115,10 +116,16 @@ impl ItemStore {
         u64::from(self.memory.geometry().column_bytes)
     }
 
+    /// The warmth of an entry after an overwrite, which counts as a use of the item.
+    pub(crate) fn warmer(&self, entry: &Entry) -> u8 {
+        let counts = !is_correlated(self, entry.location);
+        (entry.warmth + u8::from(counts)).min(WARMTH_MAX)
+    }
+
     /// Compares keys for the index, by reading the records.
     #[inline]
     pub(crate) fn key_reader<'a, 'g>(&'a self, guard: &'a Guard<'g>) -> KeyReader<'a, 'g> {
-        KeyReader { guard, hasher: &self.hasher }
+        KeyReader { guard, store: self }
     }
 
     /// Whether the index has an entry of the key, for a live item or not.
@@ -343,7 +350,7 @@ pub(crate) fn first_chunk(item: &Item<'_>) -> Option<Location> {
 /// Answers the questions of the index about keys by reading the records.
 pub(crate) struct KeyReader<'a, 'g> {
     guard: &'a Guard<'g>,
-    hasher: &'a KeyHasher,
+    store: &'a ItemStore,
 }
 
 impl HoldsKey for KeyReader<'_, '_> {
@@ -354,7 +361,12 @@ impl HoldsKey for KeyReader<'_, '_> {
 
     #[inline]
     fn hash_of(&self, at: Location) -> KeyHash {
-        self.hasher.hash(self.guard.item(at).key())
+        self.store.hasher.hash(self.guard.item(at).key())
+    }
+
+    #[inline]
+    fn reads_count(&self, at: Location) -> bool {
+        !is_correlated(self.store, at)
     }
 
     #[inline]

@@ -110,8 +110,8 @@ pub use recovery::Recovered;
 pub use save::Saved;
 pub use sizing::{NoCurve, Sizing};
 pub use temperature::{
-    Device, Fifo, Judged, KeepLimit, Queue, Resident, Residents, Sweep, Temperature, TemperatureKind,
-    TemperatureStats, Verdict, WarmthRecord, hitmap,
+    Device, Fifo, Judged, KeepLimit, NewColumns, Queue, Resident, Residents, Sweep, Temperature,
+    TemperatureKind, TemperatureStats, Verdict, WarmthRecord, hitmap,
 };
 pub use worker::{
     Absence, Copied, CopyTo, Edit, Edited, Fetch, GetBatch, Hit, LargeRead, Listed, Lookup, Made, Promotion,

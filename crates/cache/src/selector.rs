@@ -27,6 +27,7 @@ use crate::random::Random;
 use crate::ranking::{Candidate, CheapestSparse, ColumnStatus, Sparse};
 use crate::temperature::{Judged, Queue, Temperature, TemperatureStats, Verdict};
 use larder_allocation::ColumnBounds;
+use larder_item::Location;
 use larder_memory::{ColumnId, ColumnState, Guard, OpenColumn};
 use larder_temperature::Reference;
 use std::sync::Mutex;
@@ -60,6 +61,9 @@ const RANDOM_SEED: u64 = 0x1234_5678_9abc_def1;
 const MAIN_GROUP: u16 = 1;
 /// Bit of the group: the column holds hot items.
 const HOT: u16 = 1 << 14;
+/// Bit of the group: reads of the column's items do not count yet, because they may belong to the burst of requests
+/// that brought the items ([`NewColumns`]).
+const CORRELATED: u16 = 1 << 13;
 /// Bit of the group: the column holds something that is not moved, such as a part of a large value.
 const HOLDS_UNMOVABLE: u16 = 1 << 15;
 
@@ -381,6 +385,7 @@ impl Selector {
         if self.policy.columns() > 2 * store.memory.columns_mapped() as usize {
             self.policy.forget_gone(&mut |column, birth| status_of(store, column, birth));
         }
+        store.want_new_columns(self.policy.correlated_columns());
     }
 
     /// Tells the policy of one sealed column.
@@ -480,6 +485,27 @@ fn status_of(store: &ItemStore, column: ColumnId, birth: u64) -> Candidate {
     if store.memory.column(column).birth() == birth { status(store, column) } else { Candidate::Gone }
 }
 
+/// Whether reads of the item at `at` do not count yet.
+#[inline]
+pub(crate) fn is_correlated(store: &ItemStore, at: Location) -> bool {
+    group(store, store.memory.column_of(at)) & CORRELATED != 0
+}
+
+/// Says that reads of what a new column will hold do not count yet.
+pub(crate) fn begin_correlated(store: &ItemStore, column: ColumnId) {
+    store.memory.column(column).group.fetch_or(CORRELATED, Ordering::Relaxed);
+}
+
+/// Says that reads count from now on of what the column holds that was born as `birth`.
+pub(crate) fn end_correlated(store: &ItemStore, column: ColumnId, birth: u64) {
+    // A column that is taken anew at this moment may lose its bit: reads of its items count from the start.
+    let column = store.memory.column(column);
+    if column.birth() == birth {
+        column.group.fetch_and(!CORRELATED, Ordering::Relaxed);
+    }
+}
+
+#[inline]
 fn group(store: &ItemStore, column: ColumnId) -> u16 {
     store.memory.column(column).group.load(Ordering::Relaxed)
 }

@@ -16,6 +16,11 @@ pub trait HoldsKey {
     /// calls it for every entry of a bucket that splits.
     fn hash_of(&self, at: Location) -> KeyHash;
 
+    /// Whether a read of the record at `at` raises the warmth of its entry. The index asks where the warmth can rise.
+    fn reads_count(&self, _at: Location) -> bool {
+        true
+    }
+
     /// Hints that the record at `at` will be read soon.
     fn prefetch(&self, at: Location);
 }

@@ -184,8 +184,9 @@ impl Index {
         self.look_up::<false>(hash, key, owner)
     }
 
-    /// Looks up the entry of `key` and marks it: its warmth rises by one, up to [`WARMTH_MAX`]. The returned entry
-    /// has the warmth before the mark. A mark that races with a writer or another mark may be lost.
+    /// Looks up the entry of `key` and marks it: its warmth rises by one, up to [`WARMTH_MAX`], if the owner says that
+    /// reads count. The returned entry has the warmth before the mark. A mark that races with a writer or another mark
+    /// may be lost.
     #[inline]
     pub fn get_marking(&self, hash: KeyHash, key: &[u8], owner: &impl HoldsKey) -> Option<Entry> {
         if self.marks {
@@ -198,11 +199,11 @@ impl Index {
     /// Whether the entry of `hash` still points at `at`. If so, marks it like [`Index::get_marking`]. The answer is
     /// also `false` for an entry that is being moved at this moment; [`Index::get_marking`] then decides.
     #[inline]
-    fn confirm_marking(&self, hash: KeyHash, at: Location) -> bool {
+    fn confirm_marking(&self, hash: KeyHash, at: Location, owner: &impl HoldsKey) -> bool {
         match self.slot_at(hash, at) {
             Some((slot, word)) => {
                 if self.marks {
-                    mark(slot, word);
+                    mark(self.format, slot, word, owner);
                 }
                 true
             }
@@ -416,7 +417,7 @@ fn find_among<const MARK: bool, const N: usize>(
         let word = slot.load(Ordering::Acquire);
         if word != 0 && owner.holds(format.unpack(word).location, key) {
             if MARK {
-                mark(slot, word);
+                mark(format, slot, word, owner);
             }
             return Some(format.unpack(word));
         }
@@ -438,12 +439,12 @@ fn slot_among<const N: usize>(
     words.find(|(_, word)| format.is_at(*word, hash, at))
 }
 
-/// Raises the warmth of `word` in `slot`. A compare-and-swap is needed because a writer may replace the entry at
+/// Raises the warmth of `word` in `slot`, if it can rise and the owner says that reads count. A compare-and-swap is needed because a writer may replace the entry at
 /// this moment. Relaxed suffices: a read-modify-write passes on the Release of the store it builds on, and warmth
 /// orders nothing.
 #[inline(always)]
-fn mark(slot: &AtomicU64, word: u64) {
-    if warmth_of(word) < WARMTH_MAX {
+fn mark(format: Format, slot: &AtomicU64, word: u64, owner: &impl HoldsKey) {
+    if warmth_of(word) < WARMTH_MAX && owner.reads_count(format.unpack(word).location) {
         let _ = slot.compare_exchange(word, word + WARMTH_ONE, Ordering::Relaxed, Ordering::Relaxed);
     }
 }

@@ -52,13 +52,30 @@ pub struct Arm {
     pub keeps_reads: bool,
     /// What a sweep of the main queue takes.
     pub cooling: Cooling,
+    /// The part of probation, 0..=1, in which reads do not count: its newest items. The requests of the burst that
+    /// brought an item say nothing about the next visit. LRU-K calls that time the correlated reference period
+    /// (O'Neil, O'Neil and Weikum, SIGMOD 1993, section 2.1.1); Clock2Q+ has it as a window of half of its small queue
+    /// (arXiv 2511.21958).
+    pub correlated: f64,
+    /// While the main queue has room, every other key goes on to it, whether anything is known of it or not. In a loop
+    /// that is larger than the cache nothing is ever known of any key.
+    pub fills: bool,
 }
 
 impl Arm {
     /// S3-FIFO with a threshold of one read, and another share for probation.
     pub const fn of_share(share: f64) -> Arm {
         let (comes_back, cooling) = (Return::Known, Cooling::Even);
-        Arm { share, in_order: false, reads: 1, comes_back, keeps_reads: false, cooling }
+        Arm {
+            share,
+            in_order: false,
+            reads: 1,
+            comes_back,
+            keeps_reads: false,
+            cooling,
+            correlated: 0.0,
+            fills: false,
+        }
     }
 
     /// The arms of a cache whose index entries count reads.
@@ -72,7 +89,9 @@ impl Arm {
     /// 6. Nearly first in, first out. Where each key is asked for twice, nothing else works.
     /// 7. CLOCK with two bits, and a ghost. It is never far from LRU, and recovers soonest when what is popular changes
     ///    at once.
-    pub const ALL: [Arm; 7] = [
+    /// 8. S3-FIFO with a correlated reference period, as Clock2Q+: for requests that come in bursts.
+    /// 9. For loops: what once filled the main queue stays there.
+    pub const ALL: [Arm; 9] = [
         Arm::of_share(0.1),
         Arm { share: 0.01, comes_back: Return::Half, cooling: Cooling::Slow, ..Arm::of_share(0.0) },
         Arm { share: 0.05, comes_back: Return::Round, cooling: Cooling::Slow, ..Arm::of_share(0.0) },
@@ -85,30 +104,40 @@ impl Arm {
         Arm { keeps_reads: true, ..Arm::of_share(0.4) },
         Arm { keeps_reads: true, ..Arm::of_share(0.8) },
         Arm { in_order: true, ..Arm::of_share(1.0) },
+        Arm { correlated: 0.5, cooling: Cooling::Slow, ..Arm::of_share(0.1) },
+        Arm { reads: WARMTH_MAX + 1, comes_back: Return::Round, fills: true, ..Arm::of_share(0.1) },
     ];
 
+    /// How many of the newest of `all` items (or columns) do not count reads.
+    pub fn correlated_of(&self, all: usize) -> usize {
+        (self.correlated * self.share * all as f64) as usize
+    }
+
     /// Whether a main queue of `main` among `all` items (or columns) has nearly all that probation leaves to it.
-    pub fn fills(&self, main: usize, all: usize) -> bool {
+    pub fn is_full(&self, main: usize, all: usize) -> bool {
         main as f64 >= FULL * (1.0 - self.share) * all as f64
     }
 
-    /// The age, in evictions, up to which a key counts as one that comes back. As long as the main queue has room,
-    /// every key that the ghost knows does: a queue that nothing may enter would never be swept, and its sweep would
-    /// never give a limit under which something may enter.
-    pub fn age_max(&self, is_full: bool, ghost: &Ghost, round: &Round) -> u64 {
-        match self.comes_back {
+    /// What a key needs to go on to the main queue. As long as that queue has room, every key that the ghost knows goes
+    /// on: a queue that nothing may enter would never be swept, and its sweep would never give a limit under which
+    /// something may enter.
+    pub fn terms(&self, is_full: bool, ghost: &Ghost, round: &Round) -> Terms {
+        let age_max = match self.comes_back {
             _ if !is_full => u64::MAX,
             Return::Known => u64::MAX,
             Return::Half => ghost.entries() / 2,
             Return::Round => round.evictions(),
-        }
+        };
+        Terms { age_max, takes_half: self.fills && !is_full }
     }
 
     /// The warmth with which an item goes on to the main queue at the end of its probation, or `None` if it is evicted.
     /// A key in the ghost is forgotten there, if the ghost has to be asked.
     #[inline]
-    pub fn promote(&self, key: KeyHash, warmth: u8, ghost: &mut Ghost, age_max: u64) -> Option<u8> {
-        let stays = warmth >= self.reads || ghost.take(key).is_some_and(|age| age <= age_max);
+    pub fn promote(&self, key: KeyHash, warmth: u8, ghost: &mut Ghost, terms: Terms) -> Option<u8> {
+        let stays = warmth >= self.reads
+            || ghost.take(key).is_some_and(|age| age <= terms.age_max)
+            || terms.takes_half && is_of_half(key);
         stays.then_some(if self.keeps_reads { warmth.saturating_sub(1) } else { 0 })
     }
 
@@ -118,6 +147,20 @@ impl Arm {
         let stays_hot = self.cooling == Cooling::Slow && warmth == WARMTH_MAX && round.is_spared(key);
         if stays_hot { Some(warmth) } else { warmth.checked_sub(1) }
     }
+}
+
+/// What a key needs to go on to the main queue, beside reads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Terms {
+    /// The age, in evictions, up to which a key counts as one that comes back.
+    age_max: u64,
+    /// Whether half of all keys need nothing.
+    takes_half: bool,
+}
+
+/// Whether the key is one of a half of all keys that never changes.
+fn is_of_half(key: KeyHash) -> bool {
+    scramble(key.0) & 1 != 0
 }
 
 /// Counts how often the main queue was swept, and how many evictions a sweep of all of it took.
@@ -228,21 +271,28 @@ mod tests {
             (3, true, false),
         ] {
             let arm = Arm::ALL[arm];
-            let age_max = arm.age_max(is_full, &ghost, &round);
-            assert_eq!(
-                arm.promote(old, 0, &mut ghost.clone(), age_max).is_some(),
-                stays,
-                "{arm:?}, {is_full}"
-            );
-            assert_eq!(arm.promote(old, 3, &mut ghost.clone(), age_max).is_some(), stays || arm.reads <= 3);
+            let terms = arm.terms(is_full, &ghost, &round);
+            assert_eq!(arm.promote(old, 0, &mut ghost.clone(), terms).is_some(), stays, "{arm:?}, {is_full}");
+            assert_eq!(arm.promote(old, 3, &mut ghost.clone(), terms).is_some(), stays || arm.reads <= 3);
         }
         let long = Round { evictions: 60, ..round };
-        assert_eq!(
-            Arm::ALL[2].promote(old, 0, &mut ghost, Arm::ALL[2].age_max(true, &Ghost::for_entries(1), &long)),
-            Some(0)
-        );
+        let terms = Arm::ALL[2].terms(true, &Ghost::for_entries(1), &long);
+        assert_eq!(Arm::ALL[2].promote(old, 0, &mut ghost, terms), Some(0));
         assert!(!ghost.contains(old));
-        assert_eq!(Arm::ALL[4].promote(old, 3, &mut ghost, 0), Some(2));
-        assert!(Arm::ALL[0].fills(81, 100) && !Arm::ALL[0].fills(80, 100));
+        let terms = Arm::ALL[4].terms(true, &ghost, &round);
+        assert_eq!(Arm::ALL[4].promote(old, 3, &mut ghost, terms), Some(2));
+        assert!(Arm::ALL[0].is_full(81, 100) && !Arm::ALL[0].is_full(80, 100));
+    }
+
+    #[test]
+    fn half_of_all_keys_fill_the_main_queue_of_the_arm_for_loops_and_none_of_them_enters_a_full_one() {
+        let arm = Arm::ALL.into_iter().find(|arm| arm.fills).expect("an arm for loops");
+        let mut ghost = Ghost::for_entries(1);
+        let passed = |is_full: bool, ghost: &mut Ghost| {
+            let terms = arm.terms(is_full, ghost, &Round::default());
+            (0..100).filter(|key| arm.promote(KeyHash(*key), 0, ghost, terms).is_some()).count()
+        };
+        assert!((30..70).contains(&passed(false, &mut ghost)));
+        assert_eq!(passed(true, &mut ghost), 0);
     }
 }

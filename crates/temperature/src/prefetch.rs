@@ -2,7 +2,7 @@
 
 /// Hints to the processor that `words[index]` will be read soon. Any index is allowed.
 #[inline(always)]
-pub(crate) fn prefetch(words: &[u64], index: usize) {
+pub(crate) fn prefetch<T>(words: &[T], index: usize) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: a prefetch is a hint; it reads nothing a program can see and cannot fault, whatever the address.
     unsafe {

@@ -18,20 +18,24 @@ use std::hash::{BuildHasherDefault, Hasher};
 /// Most items of a shadow.
 pub const SHADOW_ITEMS_MAX: u64 = 1024;
 /// The weight that the misses of earlier windows keep when a window ends.
-const DECAY: f64 = 0.97;
+/// A weight of a half is about 46,000 references old.
+const DECAY: f64 = 0.9985;
 /// A shadow replaces the best one only if it has fewer misses by this share.
 const ADVANTAGE: f64 = 0.01;
-/// The fewest references of a window.
-const WINDOW_MIN: u64 = 100;
-/// Most shadows: a key has one byte of state for each, and the states take eight bytes.
-const SHADOWS_MAX: usize = 8;
+/// The references of a window.
+const WINDOW: u64 = 100;
+/// Most shadows: a key has one byte of state for each.
+const SHADOWS_MAX: usize = 12;
 
-/// The state of a key in one shadow: which queue it is in and how warm it is, two bits each.
+/// The state of a key in one shadow: which queue it is in and how warm it is, two bits each, and whether its reads do
+/// not count yet.
 const NOWHERE: u8 = 0;
 const PROBATION: u8 = 1;
 const MAIN: u8 = 2;
 const PART: u8 = 3;
 const WARM: u8 = 4;
+const WARMTH: u8 = WARMTH_MAX * WARM;
+const CORRELATED: u8 = 16;
 
 type States = [u8; SHADOWS_MAX];
 
@@ -83,7 +87,7 @@ impl Shadows {
     /// One shadow for each arm. The first arm is the best until another one proves better.
     ///
     /// # Panics
-    /// If there are no arms, or more than 8.
+    /// If there are no arms, or more than 12.
     pub fn new(arms: &[Arm]) -> Shadows {
         assert!(!arms.is_empty() && arms.len() <= SHADOWS_MAX, "1 to {SHADOWS_MAX} arms");
         let shadow = |&arm| Shadow {
@@ -146,26 +150,44 @@ impl Shadows {
             return;
         }
         let states = self.keys.entry(digest).or_default();
-        let mut missing = 0u8;
+        let mut missing = 0u16;
         for (nth, shadow) in self.shadows.iter_mut().enumerate() {
             let state = &mut states[nth];
             if *state & PART == NOWHERE {
                 *state = PROBATION;
                 missing |= 1 << nth;
                 shadow.misses += 1;
-            } else if *state / WARM < WARMTH_MAX {
+            } else if *state & CORRELATED == 0 && *state & WARMTH < WARMTH {
                 *state += WARM;
             }
         }
         for nth in (0..self.shadows.len()).filter(|nth| missing >> nth & 1 != 0) {
             self.make_room(nth);
-            let Shadow { arm, probation, main, .. } = &mut self.shadows[nth];
-            if arm.in_order { main } else { probation }.push_back(digest);
+            self.push(nth, digest);
         }
         self.references += 1;
-        if self.references >= WINDOW_MIN.max(self.capacity as u64) {
+        if self.references >= WINDOW {
             self.end_window();
         }
+    }
+
+    /// Adds an item to one shadow. Under an arm with a correlated period its reads do not count yet; those of the item
+    /// that leaves the period do from now on.
+    fn push(&mut self, nth: usize, digest: u32) {
+        let Shadow { arm, probation, main, .. } = &mut self.shadows[nth];
+        let queue = if arm.in_order { main } else { probation };
+        queue.push_back(digest);
+        let newest = arm.correlated_of(self.capacity);
+        if newest == 0 {
+            return;
+        }
+        let left = queue.len().checked_sub(newest + 1).map(|nth| queue[nth]);
+        let mut change = |digest, change: fn(u8) -> u8| {
+            let state = &mut self.keys.get_mut(&digest).expect("every item has a state")[nth];
+            *state = change(*state);
+        };
+        change(digest, |state| state | CORRELATED);
+        left.into_iter().for_each(|digest| change(digest, |state| state & !CORRELATED));
     }
 
     /// Evicts from one shadow until there is room for an item.
@@ -178,10 +200,10 @@ impl Shadows {
             let digest = queue.pop_front().expect("a part above its share is not empty");
             let states = self.keys.get_mut(&digest).expect("every digest in a queue has a state");
             let state = &mut states[nth];
-            let (key, warmth) = (KeyHash(u64::from(digest)), *state / WARM);
+            let (key, warmth) = (KeyHash(u64::from(digest)), (*state & WARMTH) / WARM);
             let stays = if *state & PART == PROBATION {
-                let is_full = arm.fills(main.len(), self.capacity);
-                arm.promote(key, warmth, ghost, arm.age_max(is_full, ghost, round))
+                let is_full = arm.is_full(main.len(), self.capacity);
+                arm.promote(key, warmth, ghost, arm.terms(is_full, ghost, round))
             } else {
                 round.advance(main.len(), ghost);
                 arm.cool(key, warmth, round)
@@ -246,6 +268,11 @@ mod tests {
 
     impl Naive {
         fn reference(&mut self, digest: u32) {
+            let newest = (self.arm.correlated * self.arm.share * self.capacity as f64) as usize;
+            let counting = self.probation.len().saturating_sub(newest);
+            if self.probation[counting..].iter().any(|item| item.0 == digest) {
+                return;
+            }
             let found = self.probation.iter_mut().chain(&mut self.main).find(|item| item.0 == digest);
             if let Some((_, warmth)) = found {
                 *warmth = (*warmth + 1).min(3);
@@ -272,7 +299,8 @@ mod tests {
                         (_, Return::Round) => self.round.evictions(),
                     };
                     let is_wanted = warmth >= self.arm.reads
-                        || self.ghost.take(key(oldest)).is_some_and(|age| age <= age_max);
+                        || self.ghost.take(key(oldest)).is_some_and(|age| age <= age_max)
+                        || self.arm.fills && !is_full && scramble(u64::from(oldest)) % 2 == 1;
                     let kept = if self.arm.keeps_reads { warmth.max(1) - 1 } else { 0 };
                     (oldest, is_wanted.then_some(kept))
                 } else {
@@ -308,10 +336,13 @@ mod tests {
         fn a_shadow_misses_what_the_naive_one_misses(
             capacity in 1usize..40,
             // Eighths are exact in binary, so that both sides compare the same numbers.
-            arms in prop::collection::vec((0u32..12, 1u8..5, 0usize..3, any::<bool>(), any::<bool>()), 1..4),
+            arms in prop::collection::vec(
+                (0u32..12, 1u8..5, 0usize..3, any::<[bool; 4]>()),
+                1..4,
+            ),
             digests in prop::collection::vec(0u32..60, 0..if cfg!(miri) { 60 } else { 90 }),
         ) {
-            let arm = |&(eighths, reads, nth, keeps_reads, is_slow): &(u32, u8, usize, bool, bool)| Arm {
+            let arm = |&(eighths, reads, nth, [keeps_reads, is_slow, is_correlated, fills]): &(u32, u8, usize, [bool; 4])| Arm {
                 share: f64::from(eighths.min(8)) / 8.0,
                 in_order: eighths > 8,
                 reads,
@@ -319,6 +350,8 @@ mod tests {
                 comes_back: [Return::Known, Return::Half, Return::Round][if eighths > 8 { nth % 2 } else { nth }],
                 keeps_reads,
                 cooling: if is_slow && eighths <= 8 { Cooling::Slow } else { Cooling::Even },
+                correlated: if is_correlated && eighths <= 8 { 0.5 } else { 0.0 },
+                fills,
             };
             let arms: Vec<Arm> = arms.iter().map(arm).collect();
             let mut shadows = Shadows::new(&arms);

@@ -3,9 +3,12 @@
 use super::ItemStore;
 use crate::counters::Counters;
 use crate::padded::CachePadded;
+use crate::selector::{begin_correlated, end_correlated};
+use crate::temperature::NewColumns;
 use larder_item::CAS_DELTA_BITS;
 use larder_memory::{FreshPages, NodeId, OpenColumn};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard};
 
 /// The most free columns that are held ready.
 const FREE_COLUMNS_MAX: usize = 64;
@@ -41,11 +44,18 @@ pub(super) struct Supply {
     ahead: CachePadded<AtomicUsize>,
     /// All memory was taken from the machine at the start, and stays.
     is_prefaulted: AtomicBool,
+    /// A leaf: nothing else is locked under it.
+    new_columns: Mutex<NewColumns>,
 }
 
 impl Supply {
     pub(super) fn new(wanted: usize) -> Supply {
-        Supply { wanted, ahead: CachePadded(AtomicUsize::new(0)), is_prefaulted: AtomicBool::new(false) }
+        Supply {
+            wanted,
+            ahead: CachePadded(AtomicUsize::new(0)),
+            is_prefaulted: AtomicBool::new(false),
+            new_columns: Mutex::default(),
+        }
     }
 }
 
@@ -95,7 +105,20 @@ impl ItemStore {
                 return None;
             }
         }
-        self.take_column_with(node, cas, counters)
+        let taken = self.take_column_with(node, cas, counters)?;
+        if self.new_columns().opened(taken.id(), taken.birth()) {
+            begin_correlated(self, taken.id());
+        }
+        Some(taken)
+    }
+
+    /// The policy wants this number of columns in their correlated period.
+    pub(crate) fn want_new_columns(&self, wanted: usize) {
+        self.new_columns().want(wanted, |column, birth| end_correlated(self, column, birth));
+    }
+
+    fn new_columns(&self) -> MutexGuard<'_, NewColumns> {
+        self.supply.new_columns.lock().expect("no panic under this lock")
     }
 
     /// Takes a free column for the pass, of the reserved ones too, for items that were stored at about the time of one

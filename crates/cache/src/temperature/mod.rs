@@ -17,6 +17,7 @@ mod fifo;
 pub mod hitmap;
 mod keep_limit;
 mod kind;
+mod new_columns;
 mod policy;
 mod sweep;
 #[cfg(test)]
@@ -27,6 +28,7 @@ pub use fifo::Fifo;
 pub use hitmap::Device;
 pub use keep_limit::KeepLimit;
 pub use kind::TemperatureKind;
+pub use new_columns::NewColumns;
 pub use policy::{Judged, Queue, Resident, Residents, Temperature, TemperatureStats, Verdict};
 pub use sweep::Sweep;
 pub use warmth_record::WarmthRecord;

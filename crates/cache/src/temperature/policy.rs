@@ -147,6 +147,12 @@ pub trait Temperature: Send {
     /// Bytes of what the policy keeps about items, when it is fitted to `items`.
     fn bytes_for(&self, items: u64) -> u64;
 
+    /// How many of the columns of new items, those that were opened last, are in their correlated reference period:
+    /// reads of their items do not count yet.
+    fn correlated_columns(&self) -> usize {
+        0
+    }
+
     /// How many columns the policy knows, including those that are gone without its knowing.
     fn columns(&self) -> usize;
 

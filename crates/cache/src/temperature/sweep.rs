@@ -132,10 +132,10 @@ impl Sweep {
     /// warmth that they keep.
     fn admit(&mut self, items: &[Judged]) {
         let arm = *self.shadows.best();
-        let is_full = arm.fills(self.main.len(), self.columns());
-        let age_max = arm.age_max(is_full, &self.ghost, &self.round);
+        let is_full = arm.is_full(self.main.len(), self.columns());
+        let terms = arm.terms(is_full, &self.ghost, &self.round);
         for (level, item) in self.batch.levels.iter_mut().zip(items) {
-            let stays = arm.promote(item.hash, *level, &mut self.ghost, age_max);
+            let stays = arm.promote(item.hash, *level, &mut self.ghost, terms);
             self.stats.ghost_hits += u64::from(stays.is_some() && *level < arm.reads);
             *level = if stays.is_some() { (*level).max(1) } else { 0 };
             self.batch.kept.push(if self.record.is_none() { stays.unwrap_or(0) } else { 0 });
@@ -287,6 +287,10 @@ impl Temperature for Sweep {
         let ghost_bytes = self.ghost.bytes().max(items * Ghost::ENTRY_BYTES);
         let record_bytes = self.record.as_ref().map_or(0, |record| record.bytes_for(items));
         record_bytes + ghost_bytes + self.shadows.bytes() + self.appraisal.bytes()
+    }
+
+    fn correlated_columns(&self) -> usize {
+        if self.record.is_none() { self.shadows.best().correlated_of(self.columns()) } else { 0 }
     }
 
     fn columns(&self) -> usize {

@@ -116,7 +116,7 @@ impl<'w> Lookup<'w> {
     #[inline(always)]
     pub(super) fn take(&self, hash: KeyHash, seen: TagMatch, key: &[u8]) -> Option<Hit<'w>> {
         let hit = self.worker.read(&self.guard, self.index_lookup.location(seen), key)?;
-        self.index_lookup.mark(seen);
+        self.index_lookup.mark(seen, &self.worker.cache.store.key_reader(&self.guard));
         Some(self.worker.noted(hash, hit))
     }
 }
@@ -133,9 +133,10 @@ impl Worker {
     #[inline(always)]
     pub fn confirm(&self, hash: KeyHash, seen: TagMatch, key: &[u8]) -> Option<Hit<'_>> {
         let index = &self.cache.store.index;
-        let hit = self.read(&self.reader.pin(), index.location(seen), key)?;
+        let guard = self.reader.pin();
+        let hit = self.read(&guard, index.location(seen), key)?;
         // The entry is looked at once more: another request of the batch may have answered with a newer item.
-        index.confirm(hash, seen).then(|| self.noted(hash, hit))
+        index.confirm(hash, seen, &self.cache.store.key_reader(&guard)).then(|| self.noted(hash, hit))
     }
 
     #[inline(always)]

@@ -12,7 +12,7 @@ use crate::demoter::{Leaving, Levels, SentParts};
 use crate::item_store::{ItemStore, Life, first_chunk};
 use crate::penalties::Price;
 use crate::sizing::UseRecord;
-use larder_index::{BucketGuard, WARMTH_MAX};
+use larder_index::BucketGuard;
 use larder_item::{Expiry, HEADER_BYTES, KeyHash, Location, State};
 use larder_memory::{Guard, Item, NewChunked, NewItem, OpenColumn};
 use larder_temperature::Digest;
@@ -244,7 +244,7 @@ impl Worker {
             self.do_extras(&guard, hash, key, new, Some(seen.at));
         }
         self.inherit_penalty(&guard, key, new, Some(seen.at));
-        bucket.replace(&found, new, (found.entry.warmth + 1).min(WARMTH_MAX));
+        bucket.replace(&found, new, store.warmer(&found.entry));
         drop(bucket);
         store.record_died(&guard, seen.at, self.counters());
         self.note_store(hash, new);
@@ -366,7 +366,7 @@ impl Worker {
         match found {
             Some(found) => {
                 // An overwrite counts as a use of the item.
-                bucket.replace(&found, new, (found.entry.warmth + 1).min(WARMTH_MAX));
+                bucket.replace(&found, new, store.warmer(&found.entry));
                 drop(bucket);
                 store.died(&guard, found.entry.location, counters);
             }

@@ -3,6 +3,7 @@
 use super::{Index, mark, mask_among, position_under};
 use crate::bucket::{Bucket, sub_for, tag_hints};
 use crate::entry::{WARMTH_MAX, identity, tag_word, warmth_of};
+use crate::holds_key::HoldsKey;
 use crate::shim::{AtomicU64, prefetch_read};
 use crate::sub_bucket::{SubBucket, SubBucketPosition};
 use larder_item::{KeyHash, Location};
@@ -25,25 +26,25 @@ impl Index {
     /// Whether the entry that matched `hash` still points at the same location. If so, marks it. The answer is also
     /// `false` for an entry that is being moved at this moment; [`Index::get_marking`] then decides.
     #[inline(always)]
-    pub fn confirm(&self, hash: KeyHash, seen: TagMatch) -> bool {
+    pub fn confirm(&self, hash: KeyHash, seen: TagMatch, owner: &impl HoldsKey) -> bool {
         let slot = slot_of(&self.main, self.pool.subs(), seen);
         // Relaxed, as in `slot_among`. A moving entry is written to its new slot before it is removed from this
         // one, and is replaced only after that. A thread that has seen a newer record of the key therefore no
         // longer sees the older one in this slot.
         let word = slot.load(Ordering::Relaxed);
         if identity(word) != identity(seen.word.get()) {
-            return self.confirm_elsewhere(hash, seen);
+            return self.confirm_elsewhere(hash, seen, owner);
         }
         if self.marks {
-            mark(slot, word);
+            mark(self.format, slot, word, owner);
         }
         true
     }
 
     #[cold]
     #[inline(never)]
-    fn confirm_elsewhere(&self, hash: KeyHash, seen: TagMatch) -> bool {
-        self.confirm_marking(hash, self.location(seen))
+    fn confirm_elsewhere(&self, hash: KeyHash, seen: TagMatch, owner: &impl HoldsKey) -> bool {
+        self.confirm_marking(hash, self.location(seen), owner)
     }
 
     /// The index for a batch of lookups.
@@ -122,16 +123,16 @@ impl BatchLookup<'_> {
 
     /// Marks a matched entry like [`Index::get_marking`], if the entry is unchanged.
     #[inline(always)]
-    pub fn mark(&self, seen: TagMatch) {
+    pub fn mark(&self, seen: TagMatch, owner: &impl HoldsKey) {
         if self.index.marks && warmth_of(seen.word.get()) < WARMTH_MAX {
-            mark(self.slot(seen), seen.word.get());
+            mark(self.index.format, self.slot(seen), seen.word.get(), owner);
         }
     }
 
     /// As [`Index::confirm`].
     #[inline(always)]
-    pub fn confirm(&self, hash: KeyHash, seen: TagMatch) -> bool {
-        self.index.confirm(hash, seen)
+    pub fn confirm(&self, hash: KeyHash, seen: TagMatch, owner: &impl HoldsKey) -> bool {
+        self.index.confirm(hash, seen, owner)
     }
 
     #[inline(always)]

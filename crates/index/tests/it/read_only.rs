@@ -26,8 +26,8 @@ fn a_hit_of_a_warm_key_writes_nothing() {
         let hash = records.hash(key);
         assert!(index.get_marking(hash, &key.to_le_bytes(), &records).is_some());
         let seen = tag_match(&index, hash).expect("the key is there");
-        assert!(index.batch_lookup().confirm(hash, seen));
-        index.batch_lookup().mark(seen);
+        assert!(index.batch_lookup().confirm(hash, seen, &records));
+        index.batch_lookup().mark(seen, &records);
     }
     protect(&index, MprotectFlags::READ | MprotectFlags::WRITE);
 }

@@ -11,6 +11,7 @@
 
 mod arc;
 mod clock;
+mod clock2q_plus;
 mod frame;
 mod heap;
 mod hyperbolic;
@@ -49,6 +50,7 @@ pub const NAMES: &[&str] = &[
     "lirs",
     "lfu",
     "s3-fifo",
+    "clock2q+",
     "sieve",
     "w-tinylfu",
     "lhd",
@@ -78,6 +80,9 @@ pub fn build(name: &str, capacity: u64, seed: u64) -> Result<Box<dyn Policy>, St
         "lirs" => Box::new(Framed::new(capacity, lirs::LISTS, lirs::Lirs::new())),
         "lfu" => Box::new(Framed::new(capacity, 0, ranked::Lfu::new())),
         "s3-fifo" => Box::new(Framed::new(capacity, s3_fifo::LISTS, s3_fifo::S3Fifo::default())),
+        "clock2q+" => {
+            Box::new(Framed::new(capacity, clock2q_plus::LISTS, clock2q_plus::Clock2QPlus::default()))
+        }
         "sieve" => Box::new(Framed::new(capacity, clock::LISTS, clock::Sieve::default())),
         "w-tinylfu" => Box::new(Framed::new(capacity, tiny_lfu::LISTS, tiny_lfu::TinyLfu::new())),
         "lhd" => Box::new(Framed::new(capacity, 0, lhd::Lhd::new(capacity, seed))),

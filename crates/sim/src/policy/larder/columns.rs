@@ -2,8 +2,8 @@
 
 use larder_allocation::{ColumnBounds, CostSkill, Subclass, WorthOptions};
 use larder_cache::{
-    Candidate, ColumnId, ColumnStatus, Judged, KeepLimit, KeyHash, Queue, Resident, Residents, Temperature,
-    Verdict,
+    Candidate, ColumnId, ColumnStatus, Judged, KeepLimit, KeyHash, NewColumns, Queue, Resident, Residents,
+    Temperature, Verdict,
 };
 use larder_temperature::{Digest, Reference};
 
@@ -31,6 +31,8 @@ struct Column {
     live: u32,
     birth: u64,
     is_sealed: bool,
+    /// Reads of its items do not count yet.
+    is_correlated: bool,
     part: Queue,
 }
 
@@ -53,10 +55,7 @@ pub(super) struct Columns {
     capacity: u32,
     columns: Vec<Column>,
     free: Vec<u32>,
-    /// The column that is filled with new items.
-    open: Option<u32>,
-    /// The column that is filled with survivors of reclaimed columns.
-    survivors: Option<u32>,
+    filled: Filled,
     index: Vec<Entry>,
     costs: Costs,
     births: u64,
@@ -65,6 +64,17 @@ pub(super) struct Columns {
     rng: SplitMix,
     keep_limit: KeepLimit,
     pass: Pass,
+}
+
+/// The columns that are filled.
+#[derive(Default)]
+struct Filled {
+    /// The column that is filled with new items.
+    open: Option<u32>,
+    /// The column that is filled with survivors of reclaimed columns.
+    survivors: Option<u32>,
+    /// The columns of new items in their correlated period.
+    new: NewColumns,
 }
 
 /// What misses cost, and whether that counts.
@@ -139,6 +149,7 @@ impl Columns {
                 live: 0,
                 birth: 0,
                 is_sealed: false,
+                is_correlated: false,
                 part: Queue::Probation,
             })
             .collect();
@@ -149,8 +160,7 @@ impl Columns {
             capacity,
             free: (0..count).rev().collect(),
             columns,
-            open: None,
-            survivors: None,
+            filled: Filled::default(),
             index: Vec::new(),
             costs: Costs::default(),
             births: 0,
@@ -198,26 +208,39 @@ impl Columns {
     fn take(&mut self, column: u32, part: Queue) -> u32 {
         self.births += 1;
         let taken = &mut self.columns[column as usize];
-        (taken.birth, taken.part) = (self.births, part);
+        (taken.birth, taken.part, taken.is_correlated) = (self.births, part, false);
         column
     }
 
     /// The column that takes the next new item.
     fn open_column(&mut self) -> u32 {
-        if let Some(open) = self.open {
+        if let Some(open) = self.filled.open {
             if self.has_room(open) {
                 return open;
             }
             self.seal(open);
-            self.open = None;
+            self.filled.open = None;
         }
         while self.free.is_empty() {
             self.reclaim();
         }
         let free = self.free.pop().expect("the pass ends with a free column");
         let open = self.take(free, Queue::Probation);
-        self.open = Some(open);
+        self.filled.open = Some(open);
+        self.begin_correlated(open);
         open
+    }
+
+    /// Begins the correlated period of a new column, and ends that of the columns that are not among the newest any
+    /// more.
+    fn begin_correlated(&mut self, open: u32) {
+        let (new, columns) = (&mut self.filled.new, &mut self.columns);
+        let begins = new.opened(ColumnId(open), columns[open as usize].birth);
+        columns[open as usize].is_correlated = begins;
+        new.want(self.temperature.correlated_columns(), |column, birth| {
+            let column = &mut columns[column.0 as usize];
+            column.is_correlated &= column.birth != birth;
+        });
     }
 
     /// Reclaims one column, like one pass of the server's keeper.
@@ -236,7 +259,7 @@ impl Columns {
         });
         let Some(ColumnId(victim)) = victim else {
             // Only the column of survivors holds items: seal it, so that it can be the victim.
-            if let Some(survivors) = self.survivors.take() {
+            if let Some(survivors) = self.filled.survivors.take() {
                 self.seal(survivors);
             }
             return;
@@ -283,7 +306,7 @@ impl Columns {
 
     /// The column that takes the next survivor. A free column exists: the one just emptied.
     fn survivors_column(&mut self) -> u32 {
-        if let Some(survivors) = self.survivors {
+        if let Some(survivors) = self.filled.survivors {
             if self.has_room(survivors) {
                 return survivors;
             }
@@ -291,7 +314,7 @@ impl Columns {
         }
         let free = self.free.pop().expect("what survives a column fits into one");
         let taken = self.take(free, Queue::Main);
-        self.survivors = Some(taken);
+        self.filled.survivors = Some(taken);
         taken
     }
 }
@@ -306,7 +329,8 @@ impl Policy for Columns {
         let entry = &mut self.index[id];
         if entry.column != ABSENT {
             // The warmth saturates at 3.
-            entry.at = if entry.at / WARM < 3 { entry.at + WARM } else { entry.at };
+            let rises = entry.at / WARM < 3 && !self.columns[entry.column as usize].is_correlated;
+            entry.at += if rises { WARM } else { 0 };
             self.note(Reference::read(Digest::of(hash(access.id))));
             return true;
         }

@@ -34,6 +34,7 @@ fn twin(name: &str, capacity: u64, seed: u64) -> Box<dyn Twin> {
         "arc" => twins_ghosts::arc(capacity),
         "lirs" => twins_lirs::lirs(capacity),
         "s3-fifo" => twins_ghosts::s3_fifo(capacity),
+        "clock2q+" => twins_ghosts::clock2q_plus(capacity),
         "w-tinylfu" => twins_ghosts::tiny_lfu(capacity),
         "redis-lru" => twins_ranked::redis(capacity, seed),
         "hyperbolic" => twins_ranked::hyperbolic(capacity, seed),
