@@ -5,6 +5,7 @@ mod io_support;
 
 mod admin;
 mod dispatch_binary;
+mod dispatch_random_key;
 #[path = "../dispatch_support/mod.rs"]
 mod dispatch_support;
 mod dispatch_transcripts;

@@ -12,12 +12,14 @@ const COUNTED_MAX: u64 = 10_000;
 /// They are counted one by one in an index of up to this number of buckets. One that has grown, and has few items now,
 /// may have a million.
 const COUNTED_BUCKETS_MAX: u64 = 8192;
-/// Buckets that one call looks at, at most.
+/// Buckets that one call looks at, at most; and buckets that are looked at together for a key by chance.
 const BUCKETS_AT_ONCE: usize = 4096;
 /// Keys of flash that one call asks for, at most.
 const KEYS_OF_FLASH_AT_ONCE: usize = 1000;
 /// Bytes of keys that one call shows before it stops.
 const BYTES_AT_ONCE: usize = 64 << 10;
+/// One of this many keys is chosen by chance, or of all in the buckets that are looked at, if they are fewer.
+const RANDOM_KEYS: usize = 16;
 /// Buckets that are looked at for a key by chance, at most: a few milliseconds where nearly all are empty.
 const RANDOM_BUCKETS_MAX: usize = 1 << 18;
 /// Items that are looked at for one that is shown, at most: a fraction of a millisecond where nearly all are not.
@@ -170,6 +172,9 @@ impl Executor {
 
     /// The key of some item that is `shown`, which is asked for a key and its CAS number. `None` = there is none, or
     /// they are very few in a large index or among many other items.
+    ///
+    /// It is chosen among the first keys from a random place on. The first one alone would not do: it is drawn as often
+    /// as the gap before it is wide, so a key that stands right behind another would hardly ever be drawn.
     pub(in crate::dispatch) fn random_key(
         &self,
         random: u64,
@@ -177,18 +182,29 @@ impl Executor {
     ) -> Option<Vec<u8>> {
         let start = random >> (u64::BITS - CURSOR_BITS);
         let mut keys: Vec<Vec<u8>> = Vec::new();
-        for from in [start, 0] {
-            let mut seen = 0;
-            let walk = self.worker.walk(from, RANDOM_BUCKETS_MAX, &mut |worker, hit| {
+        let (mut cursor, mut buckets, mut seen) = (start, 0, 0);
+        let mut from_the_beginning = false;
+        loop {
+            // What is left of a stretch of buckets at the end of the index is at its beginning.
+            let left = BUCKETS_AT_ONCE - buckets % BUCKETS_AT_ONCE;
+            let walk = self.worker.walk(cursor, left, &mut |worker, hit| {
                 let key = client_key(worker, hit);
                 seen += 1;
-                if shown(&key, hit.cas()) {
+                // The last stretch of a round may go beyond the place where the round began.
+                if shown(&key, hit.cas()) && !keys.iter().any(|other| *other == *key) {
                     keys.push(key.into_owned());
                 }
-                keys.is_empty() && seen < RANDOM_ITEMS_MAX
+                keys.len() < RANDOM_KEYS && seen < RANDOM_ITEMS_MAX
             });
-            if !keys.is_empty() || walk.next.is_some() {
+            buckets += walk.buckets;
+            if keys.len() >= RANDOM_KEYS || seen >= RANDOM_ITEMS_MAX || buckets >= RANDOM_BUCKETS_MAX {
                 break;
+            }
+            match walk.next {
+                Some(next) if !keys.is_empty() || (from_the_beginning && next >= start) => break,
+                Some(next) => cursor = next,
+                None if from_the_beginning => break,
+                None => (cursor, from_the_beginning) = (0, true),
             }
         }
         match keys.len() as u64 {
