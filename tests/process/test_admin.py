@@ -70,6 +70,7 @@ class Admin(Case):
         self.assertEqual(len(families), len(set(families)), sorted(families))
         self.assertEqual(status, 200)
         self.assertIn("# TYPE larder_", text)
+        self.assertRegex(text, r'(?m)^larder_build_info\{version="[0-9.]+",arch="\w+"\} 1$')
         for line in text.splitlines():
             if line and not line.startswith("#"):
                 self.assertRegex(line, SAMPLE)

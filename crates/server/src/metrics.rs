@@ -62,7 +62,7 @@ impl Source for Metrics {
     fn families(&self) -> Vec<Family> {
         let totals = self.cache.totals();
         let io = self.state.io_snapshot();
-        let mut families = vec![self.lookups(&totals), self.request_times()];
+        let mut families = vec![build(), self.lookups(&totals), self.request_times()];
         families.extend(self.memory(&io));
         families.extend(self.gauges(&io));
         families.push(counter(
@@ -149,6 +149,22 @@ impl Source for Metrics {
         let mut pulse = self.pulse.lock().expect("no panic under this lock");
         let pulse = pulse.get_or_insert_with(|| Pulse::new(STUCK_AFTER, now));
         if pulse.all_move(&ticks, now) { Ok(()) } else { Err("a worker is stuck".to_owned()) }
+    }
+}
+
+fn build() -> Family {
+    Family {
+        name: "build_info",
+        help: "Always 1; the labels say which version of Larder runs, and for which architecture it was built.",
+        unit: "",
+        kind: Kind::Gauge,
+        samples: vec![Sample {
+            labels: vec![
+                ("version", env!("CARGO_PKG_VERSION").to_owned()),
+                ("arch", std::env::consts::ARCH.to_owned()),
+            ],
+            value: Value::Count(1),
+        }],
     }
 }
 
@@ -676,6 +692,13 @@ mod tests {
             last_move,
             why: None,
         }
+    }
+
+    #[test]
+    fn the_version_is_a_label() {
+        let build = build();
+        assert_eq!(build.samples[0].labels[0], ("version", env!("CARGO_PKG_VERSION").to_owned()));
+        assert!(matches!(build.samples[..], [Sample { value: Value::Count(1), .. }]));
     }
 
     #[test]

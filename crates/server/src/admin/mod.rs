@@ -2,7 +2,7 @@
 //!
 //! | path | answer |
 //! |---|---|
-//! | `/metrics` | all numbers, as OpenMetrics text |
+//! | `/metrics` | all numbers, as text of Prometheus, or of OpenMetrics where the request asks for that |
 //! | `/healthz` | readiness: 200 `ok`, or 503 and the reason while flash recovers and while the server stops |
 //! | `/livez` | liveness: 200 `ok`, or 503 and the reason where a worker is stuck |
 //! | `/api/status.json` | all numbers, as JSON; histograms with all their filled buckets |
@@ -35,7 +35,7 @@ use std::thread::JoinHandle;
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::{HeaderName, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -167,9 +167,10 @@ fn routes(source: Arc<dyn Source>, history: Arc<Mutex<History>>, hosts: Hosts) -
         .layer(middleware::from_fn_with_state(hosts, hosts::check))
 }
 
-async fn metrics_text(State(source): State<Arc<dyn Source>>) -> Response {
-    match metrics::text(source.families()) {
-        Ok(text) => answer(metrics::CONTENT_TYPE, text),
+async fn metrics_text(State(source): State<Arc<dyn Source>>, headers: HeaderMap) -> Response {
+    let form = metrics::Form::asked_for(&headers);
+    match metrics::text(source.families(), form) {
+        Ok(text) => answer(form.content_type(), text),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
     }
 }

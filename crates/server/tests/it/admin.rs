@@ -69,42 +69,85 @@ fn started() -> (AdminHandle, Arc<MadeUp>) {
 
 /// The status line with the headers, and the body.
 fn fetch(at: SocketAddr, path: &str) -> (String, String) {
+    fetch_with(at, path, "")
+}
+
+/// The same with a line of the request's head, which ends in CR LF.
+fn fetch_with(at: SocketAddr, path: &str, line: &str) -> (String, String) {
     let mut stream = TcpStream::connect(at).unwrap();
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: {at}\r\nConnection: close\r\n\r\n").unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {at}\r\n{line}Connection: close\r\n\r\n").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     (head.to_owned(), body.to_owned())
 }
 
+/// Samples that stand in both forms of the metrics.
+const SAMPLES: &[&str] = &[
+    "larder_evictions_total 17",
+    "larder_uptime_seconds 1.5",
+    "larder_memory_bytes{purpose=\"items\"} 10",
+    "larder_memory_bytes{purpose=\"a \\\"quoted\\\" one\"} 20",
+    "# TYPE larder_request_duration_seconds histogram",
+    "larder_request_duration_seconds_count{command=\"get\"} 4",
+    "larder_request_duration_seconds_sum{command=\"get\"} 5.0000027",
+    "larder_request_duration_seconds_bucket{le=\"5.12e-7\",command=\"get\"} 0",
+    "larder_request_duration_seconds_bucket{le=\"0.000001024\",command=\"get\"} 3",
+    "larder_request_duration_seconds_bucket{le=\"4.294967296\",command=\"get\"} 3",
+    "larder_request_duration_seconds_bucket{le=\"8.589934592\",command=\"get\"} 4",
+    "larder_request_duration_seconds_bucket{le=\"+Inf\",command=\"get\"} 4",
+    "larder_request_duration_seconds_count{command=\"set\"} 0",
+];
+
+#[track_caller]
+fn has_lines(body: &str, lines: &[&str]) {
+    for line in lines {
+        assert!(body.lines().any(|found| found == *line), "{line} is not in\n{body}");
+    }
+}
+
 #[test]
-fn metrics_are_openmetrics_text() {
+fn metrics_are_text_of_prometheus() {
     let (admin, _) = started();
     let (head, body) = fetch(admin.local_addr, "/metrics");
+    assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+    assert!(head.contains("content-type: text/plain; version=0.0.4; charset=utf-8"), "{head}");
+    has_lines(&body, SAMPLES);
+    has_lines(
+        &body,
+        &[
+            "# HELP larder_evictions_total Items that had to go",
+            "# TYPE larder_evictions_total counter",
+            "# HELP larder_uptime_seconds Time since the start",
+            "# TYPE larder_uptime_seconds gauge",
+        ],
+    );
+    let others = ["# HELP ", "# TYPE ", "larder_"];
+    for line in body.lines() {
+        assert!(others.iter().any(|start| line.starts_with(start)), "{line}");
+    }
+    assert!(body.ends_with('\n'));
+}
+
+#[test]
+fn metrics_are_openmetrics_text_where_that_is_asked_for() {
+    let (admin, _) = started();
+    let accept = "Accept: application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5\r\n";
+    let (head, body) = fetch_with(admin.local_addr, "/metrics", accept);
     assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
     assert!(
         head.contains("content-type: application/openmetrics-text; version=1.0.0; charset=utf-8"),
         "{head}"
     );
-    for line in [
-        "# TYPE larder_evictions counter",
-        "larder_evictions_total 17",
-        "# UNIT larder_uptime_seconds seconds",
-        "larder_uptime_seconds 1.5",
-        "larder_memory_bytes{purpose=\"items\"} 10",
-        "larder_memory_bytes{purpose=\"a \\\"quoted\\\" one\"} 20",
-        "# TYPE larder_request_duration_seconds histogram",
-        "larder_request_duration_seconds_count{command=\"get\"} 4",
-        "larder_request_duration_seconds_sum{command=\"get\"} 5.0000027",
-        "larder_request_duration_seconds_bucket{le=\"5.12e-7\",command=\"get\"} 0",
-        "larder_request_duration_seconds_bucket{le=\"0.000001024\",command=\"get\"} 3",
-        "larder_request_duration_seconds_bucket{le=\"4.294967296\",command=\"get\"} 3",
-        "larder_request_duration_seconds_bucket{le=\"8.589934592\",command=\"get\"} 4",
-        "larder_request_duration_seconds_bucket{le=\"+Inf\",command=\"get\"} 4",
-        "larder_request_duration_seconds_count{command=\"set\"} 0",
-    ] {
-        assert!(body.lines().any(|found| found == line), "{line} is not in\n{body}");
-    }
+    has_lines(&body, SAMPLES);
+    has_lines(
+        &body,
+        &[
+            "# HELP larder_evictions Items that had to go",
+            "# TYPE larder_evictions counter",
+            "# UNIT larder_uptime_seconds seconds",
+        ],
+    );
     assert!(body.ends_with("# EOF\n"));
 }
 
