@@ -55,6 +55,7 @@ pub(super) fn for_people() -> String {
     let mut text = "usage: larder serve [flags]\n\n\
         A flag overrides the settings file (--config), and the file overrides the defaults. A flag without a\n\
         value is turned off with =false. The file is TOML with the long names as keys: memory-limit = \"4g\".\n\
+        The suffixes k, m, g and t of sizes, and kb, mb, gb and tb, are powers of 1024, in either case.\n\
         The flags of flash may stand in a table: [flash], path = \"/x:10g\", memory = \"256m\".\n"
         .to_owned();
     for (topic, title) in TOPICS {

@@ -98,6 +98,8 @@ fn flags_of_memory_and_limits() {
     sets("-m 3 -m 8", |s| s.memory_bytes = 8 * MIB);
     sets("-o read_buf_mem_limit=3", |s| s.buffers_bytes = Some(3 * MIB));
     sets("-m2g -I 5m", |s| (s.memory_bytes, s.item_bytes_max) = (2048 * MIB, 5 << 20));
+    sets("-m 4gb --max-item-size 2MB", |s| (s.memory_bytes, s.item_bytes_max) = (4096 * MIB, 2 << 20));
+    refuses("-m 4gib", "expected a size from 8m to 32t");
     sets("-I 2048", |s| s.item_bytes_max = 2048);
     sets("-M", |s| s.evict = false);
     sets("--pages huge", |s| s.pages = Pages::Huge);
@@ -202,7 +204,7 @@ fn every_key_of_the_tuning_is_documented() {
 #[test]
 fn the_settings_file_has_a_section_for_flash() {
     let text = "[flash]\npath = \"/x:10g\"\nmemory = 64\nadmit = [\"read\", \"reject-first=9\"]\n\n\
-                [flash.tuning]\nfill = 70\ngenerations = false\nzone = \"4m\"\n";
+                [flash.tuning]\nfill = 70\ngenerations = false\nzone = \"4MB\"\n";
     let mut found = Settings::default();
     apply(text, &mut found);
     let mut wanted = settings("--flash /x:10g --flash-memory 64 --flash-admit read,reject-first=9").unwrap();

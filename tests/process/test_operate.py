@@ -347,6 +347,8 @@ class ConfigSet(OperateCase):
         self.assertEqual(ask(connection, b"CONFIG", b"GET", b"maxclients"), [b"maxclients", b"77"])
         self.assertEqual(ask(connection, b"CONFIG", b"SET", b"maxmemory", b"100mb"), b"OK")
         self.assertEqual(ask(connection, b"CONFIG", b"GET", b"memory-limit"), [b"memory-limit", b"100m"])
+        self.assertEqual(ask(connection, b"CONFIG", b"SET", b"memory-limit", b"90MB"), b"OK")
+        self.assertEqual(ask(connection, b"CONFIG", b"GET", b"memory-limit"), [b"memory-limit", b"90m"])
         with server.connect() as other:
             self.assertEqual(other.stats(b"settings")[b"idle_timeout"], b"33")
             self.assertEqual(other.stats(b"worth")[b"mode"], b"hits")

@@ -28,16 +28,16 @@ pub(super) fn number_and_unit(text: &str) -> Option<(f64, &str)> {
     (number >= 0.0 && number.is_finite()).then_some((number, &text[digits.len()..]))
 }
 
-/// A size such as `4096`, `64m`, `1.5g` (powers of 1024), in bytes.
+/// A size such as `4096`, `64m`, `1.5gb` (powers of 1024), in bytes.
 pub(super) fn size(text: &str) -> Result<f64, String> {
     let wrong = || format!("'{text}' is not a size: give one such as 4096, 64m or 90g");
     let (number, unit) = number_and_unit(text).ok_or_else(wrong)?;
     let power = match unit.to_ascii_lowercase().as_str() {
         "" => 0,
-        "k" => 10,
-        "m" => 20,
-        "g" => 30,
-        "t" => 40,
+        "k" | "kb" => 10,
+        "m" | "mb" => 20,
+        "g" | "gb" => 30,
+        "t" | "tb" => 40,
         _ => return Err(wrong()),
     };
     Ok(number * (1_u64 << power) as f64)

@@ -124,18 +124,21 @@ impl<T: Copy + TryFrom<u64> + Into<u64>> Kind<T> for Bytes {
 }
 
 /// A number of bytes from `least` to `most`. Without a letter the number counts `unit` bytes; `k`, `m`, `g` and `t`
-/// are powers of 1024.
+/// are powers of 1024, and so are `kb`, `mb`, `gb` and `tb`.
 pub(super) fn bytes(text: &str, unit: u64, least: u64, most: u64) -> Result<u64, String> {
-    let (digits, unit) = match text.bytes().last().map(|letter| letter.to_ascii_lowercase()) {
-        Some(b'k') => (&text[..text.len() - 1], 1 << 10),
-        Some(b'm') => (&text[..text.len() - 1], 1 << 20),
-        Some(b'g') => (&text[..text.len() - 1], 1 << 30),
-        Some(b't') => (&text[..text.len() - 1], 1 << 40),
-        _ => (text, unit),
+    let (digits, suffix) = text.split_at(text.trim_end_matches(|c: char| c.is_ascii_alphabetic()).len());
+    let unit = match suffix.to_ascii_lowercase().as_str() {
+        "" => Some(unit),
+        "k" | "kb" => Some(1 << 10),
+        "m" | "mb" => Some(1 << 20),
+        "g" | "gb" => Some(1 << 30),
+        "t" | "tb" => Some(1 << 40),
+        _ => None,
     };
     let number: Option<u64> = digits.parse().ok();
     number
-        .and_then(|number| number.checked_mul(unit))
+        .zip(unit)
+        .and_then(|(number, unit)| number.checked_mul(unit))
         .filter(|bytes| (least..=most).contains(bytes))
         .ok_or_else(|| format!("expected a size from {} to {}", size(least), size(most)))
 }
@@ -411,7 +414,12 @@ mod tests {
         assert_eq!(bytes("64", 1 << 20, 0, u64::MAX), Ok(64 << 20));
         assert_eq!(bytes("2k", 1, 0, u64::MAX), Ok(2048));
         assert_eq!(bytes("3G", 1, 0, u64::MAX), Ok(3 << 30));
-        for bad in ["", "k", "-1", "1.5m", "1x", "99999999999999t"] {
+        for (text, power) in [("1kb", 10), ("1MB", 20), ("1Gb", 30), ("1tB", 40), ("1T", 40)] {
+            assert_eq!(bytes(text, 1, 0, u64::MAX), Ok(1 << power), "{text}");
+        }
+        for bad in
+            ["", "k", "kb", "b", "-1", "1.5m", "1x", "64b", "64 mb", "1gib", "1kbb", "1mk", "99999999999999t"]
+        {
             assert_eq!(
                 bytes(bad, 1, 1 << 10, 1 << 30),
                 Err("expected a size from 1k to 1g".to_owned()),
@@ -445,6 +453,7 @@ mod tests {
         assert_eq!(read("/dev/sdb"), Ok(vec![one("/dev/sdb", None)]));
         assert_eq!(read("/a:b/c"), Ok(vec![one("/a:b/c", None)]));
         assert_eq!(read("/a:b/c:10g"), Ok(vec![one("/a:b/c", Some(10 << 30))]));
+        assert_eq!(read("/a:b/c:10GB"), Ok(vec![one("/a:b/c", Some(10 << 30))]));
         assert_eq!(read("x:64, /dev/sdb"), Ok(vec![one("x", Some(64 << 20)), one("/dev/sdb", None)]));
         for bad in ["", ":10g", "/x:0", "/x:10q", "/x:1k", "/x,", "/x:1g,:2g"] {
             assert!(read(bad).is_err(), "{bad}");

@@ -315,7 +315,10 @@ mod tests {
     #[test]
     fn sizes_and_durations_have_units() {
         assert_eq!(size("64m"), Ok(67_108_864.0));
-        assert_eq!(size("1.5K"), Ok(1536.0));
+        assert_eq!(
+            (size("1.5K"), size("1.5KB"), size("2tb")),
+            (Ok(1536.0), Ok(1536.0), Ok(2_199_023_255_552.0))
+        );
         assert_eq!((micros("500us"), micros("10ms"), micros("1s")), (Ok(500.0), Ok(10_000.0), Ok(1e6)));
         for text in ["", "x", "-1m", "1q", "nan", "inf"] {
             assert!(size(text).is_err() && micros(text).is_err(), "{text}");

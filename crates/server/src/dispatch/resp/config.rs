@@ -162,6 +162,7 @@ pub(super) fn policy(state: &ServerState) -> &'static str {
 fn set_memory(server: &Server<'_>, value: &str) -> Result<(), String> {
     let lower = value.to_ascii_lowercase();
     let units = [
+        ("tb", 1 << 40),
         ("gb", 1 << 30),
         ("mb", 1 << 20),
         ("kb", 1 << 10),
