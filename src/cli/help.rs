@@ -42,6 +42,8 @@ pub(super) fn overview() -> String {
          \x20      larder mrc ...            compute the miss-ratio curve of a trace\n\
          \x20      larder plan ...           find the cheapest or fastest split of DRAM and flash\n\
          \x20      larder top ADDR           watch a running server in the terminal\n\
+         \x20      larder man [FOLDER]       print the man page, or write those of all commands to a folder\n\
+         \x20      larder completions SHELL  print the script with which a shell completes commands\n\
          \x20      larder COMMAND --help     show the flags of a command\n\
          \x20      larder --version          show the version\n\n\
          A memcached command line works too: 'larder -p 11211 -m 64' is 'larder serve -p 11211 -m 64',\n\
@@ -109,6 +111,20 @@ pub(super) fn of_health() -> String {
     "usage: larder health [HOST:PORT]\n\n\
      Asks the admin page of a server (default 127.0.0.1:11219) whether it is ready.\n\
      The exit status is 0 if it is, else 1; flash that is still being read, or a stop, is the reason then.\n"
+        .to_owned()
+}
+
+/// The text of `larder man --help`.
+pub(super) fn of_man() -> String {
+    "usage: larder man [FOLDER]\n\n\
+     Prints the man page of larder. With a folder, which must exist, it writes the page of each command into it.\n"
+        .to_owned()
+}
+
+/// The text of `larder completions --help`.
+pub(super) fn of_completions() -> String {
+    "usage: larder completions SHELL\n\n\
+     Prints the completions for a shell: bash, zsh, fish, elvish or powershell.\n"
         .to_owned()
 }
 

@@ -7,9 +7,9 @@ use clap::{Arg, Command};
 use clap_complete::Shell;
 
 use super::error::CliError;
-use super::{Action, CHECK_CONFIG, FORMAT_FLASH, HEALTH, command, workbench};
+use super::{Action, CHECK_CONFIG, FORMAT_FLASH, HEALTH, command, help, workbench};
 
-/// Commands that packages call, in no help.
+/// Commands that packages call.
 pub(super) const MAN: &str = "man";
 pub(super) const COMPLETIONS: &str = "completions";
 
@@ -40,6 +40,7 @@ fn program() -> Command {
 /// `larder man`: the page of the program. `larder man FOLDER`: writes a page for each command into the folder.
 pub(super) fn man(words: &[OsString]) -> Result<Action, CliError> {
     match words {
+        [word] if word == "--help" || word == "-h" => Ok(Action::Print(help::of_man())),
         [] => {
             let mut page = Vec::new();
             let rendered = clap_mangen::Man::new(program()).render(&mut page);
@@ -62,6 +63,7 @@ pub(super) fn man(words: &[OsString]) -> Result<Action, CliError> {
 /// `larder completions SHELL`: the script that the shell reads.
 pub(super) fn completions(words: &[OsString]) -> Result<Action, CliError> {
     let shell = match words {
+        [word] if word == "--help" || word == "-h" => return Ok(Action::Print(help::of_completions())),
         [shell] => shell.to_str().and_then(|shell| shell.parse::<Shell>().ok()),
         _ => None,
     };

@@ -80,6 +80,8 @@ fn parse_in(words: impl IntoIterator<Item = OsString>, base: &Path) -> Result<Ac
         "help" if words[1] == "serve" => Ok(Action::Print(help::for_people())),
         "help" if words[1] == FORMAT_FLASH => Ok(Action::Print(help::of_format_flash())),
         "help" if words[1] == CHECK_CONFIG => Ok(Action::Print(help::of_check_config())),
+        "help" if words[1] == manual::MAN => Ok(Action::Print(help::of_man())),
+        "help" if words[1] == manual::COMPLETIONS => Ok(Action::Print(help::of_completions())),
         flag if flag.starts_with('-') => serve(&words, false, base),
         "help" if COMMANDS.contains(&words[1].to_string_lossy().as_ref()) => {
             Ok(Action::Workbench(vec![words[1].clone(), "--help".into()]))
@@ -95,7 +97,7 @@ fn parse_in(words: impl IntoIterator<Item = OsString>, base: &Path) -> Result<Ac
         word => {
             let near = nearest(
                 word,
-                ["serve", FORMAT_FLASH, CHECK_CONFIG, HEALTH, "help"]
+                ["serve", FORMAT_FLASH, CHECK_CONFIG, HEALTH, manual::MAN, manual::COMPLETIONS, "help"]
                     .into_iter()
                     .chain(COMMANDS.iter().copied()),
             );

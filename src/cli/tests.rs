@@ -10,7 +10,7 @@ use larder_server::settings::{
     WithoutEffect, WorthMode, table,
 };
 
-use super::{Action, CliError, extended, file, parse};
+use super::{Action, COMMANDS, CliError, extended, file, parse};
 
 fn run(words: &[&str]) -> Result<Action, CliError> {
     parse(words.iter().map(OsString::from))
@@ -495,6 +495,21 @@ fn the_long_help_has_every_flag_and_fits_a_terminal() {
     let format = printed(&["larder", "format-flash", "--help"]);
     for line in format.lines().chain(text.lines()).chain(printed(&["larder", "--help"]).lines()) {
         assert!(line.len() <= 100, "{line}");
+    }
+}
+
+#[test]
+fn the_overview_names_every_command() {
+    let text = printed(&["larder", "--help"]);
+    for command in
+        COMMANDS.iter().chain(&["serve", "check-config", "format-flash", "health", "man", "completions"])
+    {
+        assert!(text.contains(&format!(" larder {command} ")), "{command}");
+    }
+    for command in ["man", "completions"] {
+        for words in [["larder", command, "--help"], ["larder", "help", command]] {
+            assert!(printed(&words).starts_with(&format!("usage: larder {command} ")), "{words:?}");
+        }
     }
 }
 
