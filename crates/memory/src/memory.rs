@@ -521,15 +521,16 @@ impl Memory {
     pub fn begin_release_slab(&self) -> Option<SlabId> {
         let mut pool = lock(&self.inner.pool);
         let columns = &self.inner.columns;
-        let slab = pool.choose_release(|range| {
-            let cost = |column: &Column| match column.state() {
-                ColumnState::Sealed => u64::from(column.live_bytes()),
-                // Emptying an open column means waiting for its owner.
-                ColumnState::Open => 4 * u64::from(self.inner.geometry.column_bytes),
-                _ => 0,
-            };
-            columns[range.start as usize..range.end as usize].iter().map(cost).sum()
-        })?;
+        let of = |range: std::ops::Range<u32>| columns[range.start as usize..range.end as usize].iter();
+        let cost = |column: &Column| match column.state() {
+            ColumnState::Sealed => u64::from(column.live_bytes()),
+            // Emptying an open column means waiting for its owner.
+            ColumnState::Open => 4 * u64::from(self.inner.geometry.column_bytes),
+            _ => 0,
+        };
+        let is_held_up = |column: &Column| column.state() == ColumnState::Open || column.is_pinned();
+        let slab =
+            pool.choose_release(|range| of(range).map(cost).sum(), |range| of(range).any(is_held_up))?;
         pool.begin_release(slab);
         Some(slab)
     }
@@ -559,6 +560,16 @@ impl Memory {
     /// If the slab is not being released.
     pub fn cancel_release(&self, slab: SlabId) {
         lock(&self.inner.pool).cancel_release(slab);
+    }
+
+    /// The same where the slab cannot be emptied. While one of its columns is open or pinned,
+    /// [`Memory::begin_release_slab`] chooses the other slabs first: else it would choose this one, which has the most
+    /// free columns, again and again.
+    ///
+    /// # Panics
+    /// If the slab is not being released.
+    pub fn put_off_release(&self, slab: SlabId) {
+        lock(&self.inner.pool).put_off_release(slab);
     }
 
     fn unmap(&self, pool: &mut Pool, slab: SlabId) -> bool {

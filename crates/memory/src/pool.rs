@@ -26,6 +26,8 @@ struct Slab {
     pages: Option<SlabPages>,
     /// The slab was chosen to be given back: its free columns are not handed out.
     releasing: bool,
+    /// A column held up its release: the other slabs go first.
+    put_off: bool,
     /// The slab is in `OfNode::with_ready`, and in `OfNode::with_fresh`.
     listed_ready: bool,
     listed_fresh: bool,
@@ -420,9 +422,28 @@ impl Pool {
     }
 
     /// The mapped slab that is cheapest to empty: the one with the most free columns, and among equals the one with
-    /// the least `cost`.
-    pub(crate) fn choose_release(&mut self, cost: impl Fn(std::ops::Range<u32>) -> u64) -> Option<SlabId> {
-        let candidate = |slab: &&Slab| slab.pages.is_some() && !slab.releasing;
+    /// the least `cost`. One whose release was put off waits for the others, as long as it `is_held_up`.
+    pub(crate) fn choose_release(
+        &mut self,
+        cost: impl Fn(std::ops::Range<u32>) -> u64,
+        is_held_up: impl Fn(std::ops::Range<u32>) -> bool,
+    ) -> Option<SlabId> {
+        for id in (0..self.untouched).map(SlabId) {
+            let columns = self.columns(id);
+            let slab = &mut self.slabs[id.0 as usize];
+            slab.put_off = slab.put_off && is_held_up(columns);
+        }
+        if let Some(found) = self.cheapest_release(&cost) {
+            return Some(found);
+        }
+        // Each of them has had its turn.
+        self.slabs.iter_mut().for_each(|slab| slab.put_off = false);
+        self.cheapest_release(&cost)
+    }
+
+    /// The same of the slabs whose release was not put off.
+    fn cheapest_release(&mut self, cost: impl Fn(std::ops::Range<u32>) -> u64) -> Option<SlabId> {
+        let candidate = |slab: &&Slab| slab.pages.is_some() && !slab.releasing && !slab.put_off;
         let free_most = self.slabs.iter().filter(candidate).map(|slab| slab.free.count_ones()).max()?;
         let count = self.untouched;
         let found = (0..count)
@@ -468,6 +489,15 @@ impl Pool {
         self.of(id).free_columns += free;
         self.of(id).ready_columns += ready;
         self.list(id);
+    }
+
+    /// The same where a column holds up the slab: the other slabs are chosen first.
+    ///
+    /// # Panics
+    /// If the slab is not being released.
+    pub(crate) fn put_off_release(&mut self, id: SlabId) {
+        self.cancel_release(id);
+        self.slabs[id.0 as usize].put_off = true;
     }
 
     pub(crate) fn is_releasing(&self, id: SlabId) -> bool {
@@ -560,7 +590,7 @@ mod tests {
                         prop_assert!(pool.columns(slab).all(|id| resident.contains(&ColumnId(id))));
                     },
                     2 => if !taken.is_empty() { pool.put(taken.swap_remove(number as usize % taken.len())) },
-                    3 => if let Some(slab) = pool.choose_release(|columns| columns.start.into()) {
+                    3 => if let Some(slab) = pool.choose_release(|columns| columns.start.into(), |_| true) {
                         pool.begin_release(slab);
                         releasing.insert(slab);
                     },
@@ -569,6 +599,8 @@ mod tests {
                         if pool.is_all_free(slab) {
                             pool.unmapped_now(slab);
                             resident.retain(|column| pool.slab_of(*column) != slab);
+                        } else if number % 2 == 0 {
+                            pool.put_off_release(slab);
                         } else {
                             pool.cancel_release(slab);
                         }
@@ -619,5 +651,25 @@ mod tests {
         pool.put(taken);
         assert_eq!(pool.idle_slab(), Some(SlabId(0)));
         assert_eq!((pool.ready_columns_of(NodeId(0)), pool.ready_columns_of(NodeId(1))), (4, 3));
+    }
+
+    #[test]
+    fn a_slab_that_is_held_up_lets_the_others_go_first() {
+        let mut pool = Pool::new(3, 4, Stripes::new(1, 3), 3);
+        for _ in 0..3 {
+            map(&mut pool, 0);
+        }
+        let taken: Vec<ColumnId> = std::iter::from_fn(|| pool.take(NodeId(0))).collect();
+        let in_first: Vec<_> = taken.into_iter().filter(|column| column.0 < 3).collect();
+        in_first.into_iter().for_each(|column| pool.put(column));
+        let mut put_off_next = |is_held_up: bool| {
+            let slab = pool.choose_release(|columns| columns.start.into(), |_| is_held_up).unwrap();
+            pool.begin_release(slab);
+            pool.put_off_release(slab);
+            slab.0
+        };
+        assert_eq!([true; 3].map(&mut put_off_next), [0, 1, 2], "the others go first, though they are full");
+        assert_eq!([true; 2].map(&mut put_off_next), [0, 1], "all are held up: each has its turn again");
+        assert_eq!(put_off_next(false), 0, "nothing holds it up any more");
     }
 }

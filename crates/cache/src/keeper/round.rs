@@ -303,8 +303,10 @@ impl Round<'_> {
         // A column that a worker fills, or that is pinned, holds up its slab. The slab's columns are handed out again
         // for now, and another slab goes instead in this round or the next.
         for slab in stuck {
-            if memory.over_limit_slabs() == 0 || !memory.finish_release(slab) {
+            if memory.over_limit_slabs() == 0 {
                 memory.cancel_release(slab);
+            } else if !memory.finish_release(slab) {
+                memory.put_off_release(slab);
             }
         }
     }
@@ -328,7 +330,7 @@ impl Round<'_> {
             // take back is better used.
             let stays = are(&[ColumnState::Open, ColumnState::Sealed]) || !are(&[ColumnState::Retired]);
             if stays {
-                memory.cancel_release(slab);
+                memory.put_off_release(slab);
             }
             !stays
         });

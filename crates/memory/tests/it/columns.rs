@@ -338,6 +338,24 @@ fn a_slab_is_emptied_on_purpose_and_given_back() {
 }
 
 #[test]
+fn a_slab_with_an_open_column_lets_the_others_go_first() {
+    let memory = memory(3);
+    let mut open: Vec<_> = (0..6).map(|_| memory.take_column(0, 0).unwrap()).collect();
+    let stays = open.remove(0);
+    let sealed: Vec<_> = open.into_iter().map(OpenColumn::seal).collect();
+    memory.retire(sealed[0]);
+    assert_eq!(memory.recycle(), 1);
+    let mut chosen = || {
+        let slab = memory.begin_release_slab().unwrap();
+        memory.put_off_release(slab);
+        slab
+    };
+    assert_eq!([chosen(), chosen()], [SlabId(0), SlabId(1)], "half of the first one is free");
+    stays.seal();
+    assert_eq!(chosen(), SlabId(0), "nothing holds it up any more");
+}
+
+#[test]
 fn columns_are_mapped_ahead_up_to_the_limit() {
     let memory = memory(2);
     assert_eq!(memory.touch_ahead(1, FreshPages::InStep), 1, "small pages come column by column");
