@@ -171,7 +171,7 @@ mod tests {
     fn the_tables_are_a_small_part_of_the_limit() {
         for limit_mib in [8u64, 64, 1024, 1 << 20] {
             let bytes = Penalties::bytes_for(limit_mib << 20);
-            assert!(bytes * 400 <= limit_mib << 20, "{bytes} B of {limit_mib} MiB");
+            assert!(bytes * 180 <= limit_mib << 20, "{bytes} B of {limit_mib} MiB");
         }
     }
 }
