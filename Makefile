@@ -3,6 +3,9 @@
 # make steady    suites again and again beside loops that never rest: N=20 times, BUSY=4 loops, SUITE="unit process";
 #                COMMAND="cargo test -p larder-cache --test it" runs that instead
 # make bench     how to measure
+# make evidence  the figures of docs/evidence that do not depend on the clock, made anew and compared; `make
+#                evidence-timed` those on the clock, beside other servers. ONLY=RUN,RUN does these alone; some runs need
+#                real traces: TRACES=FOLDER
 #
 # Each stage is also a target of its own: install fmt clippy tidy program unit zns loom miri fuzz transcripts reference
 # differential clients fleets process stress. Tests install what they need in .tools and build in target.
@@ -59,7 +62,7 @@ export PROPTEST_RNG_SEED := $(SEED)
 endif
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: test quick steady bench clean package release unit-quick $(STAGES)
+.PHONY: test quick steady bench evidence evidence-timed clean package release unit-quick $(STAGES)
 
 test:
 	@$(STAGE) --begin
@@ -165,6 +168,19 @@ bench:
 	@echo "Each room has its own:         cargo bench -p larder-index   (-p larder-protocol, ...)"
 	@echo "The server beside memcached:   cargo run --release -p larder-bench-compare -- --help"
 	@echo "Figures that were measured:    docs/internals/numbers.md"
+
+EVIDENCE := $(PYTHON) bench-compare/evidence.py $(if $(ONLY),--only $(ONLY)) $(if $(TRACES),--traces $(TRACES))
+
+evidence:
+	cargo build --release --locked
+	cargo build --release --locked -p larder-laboratory --examples
+	$(EVIDENCE)
+
+evidence-timed:
+	tests/peers.sh || true
+	cargo build --release --locked --workspace --bins
+	cargo build --release --locked -p larder-laboratory --examples
+	$(EVIDENCE) --timed
 
 clean:
 	cargo clean

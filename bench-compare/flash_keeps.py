@@ -5,6 +5,8 @@ asked for. Larder and memcached with extstore take turns, with the same memory a
     cargo build --release
     python3 bench-compare/flash_keeps.py --sizes 960,3000,mixed --fills 0.5,0.7,0.8 --paces paced,fast --busy 0,4
 
+`--svg FOLDER` draws the rows, and with `--rows FILE` those of an earlier run, by the example `plots` of the laboratory.
+
 With `--busy 4`, four loops that never rest run beside the servers and the client. Meanwhile another connection stores
 and reads one item at a time: the latencies are its own. A value that is not the last version ends the program.
 """
@@ -20,6 +22,7 @@ import tempfile
 import threading
 import time
 
+import evidence
 from flash_overwrite import Client
 
 BATCH = 100
@@ -28,6 +31,13 @@ RECORD_BYTES = 48
 # Stores a second of a pace that is not the fastest, by the size of the values.
 PACES = {"100": 60_000, "960": 30_000, "3000": 10_000, "mixed": 8_000}
 MIXED_MIN, MIXED_MAX = 100, 8192
+# Name of the file, title, quantity of the vertical axis with its unit, column of the rows, pace.
+CHARTS = [
+    ("found-paced", "Found of the last versions, paced", "found, %", "found", "paced"),
+    ("found-fast", "Found of the last versions, at the fastest pace", "found, %", "found", "fast"),
+    ("stores-fast", "Stores at the fastest pace", "stores/s", "stores_s", "fast"),
+    ("cpu-paced", "Server CPU of a store, paced", "us", "cpu_us", "paced"),
+]
 # memcached's pages have 64 MiB by default: with the four of a file of 256 MiB it keeps 77 of 100 items of 960 B that
 # fill a half, with those of 4 to 16 MiB 96.
 PAGES = "ext_page_size=8,ext_wbuf_size=2"
@@ -183,6 +193,21 @@ def measure(options, name, size, pace, fill):
     return row
 
 
+def charts_of(rows):
+    """The charts: one curve for each server and size of the values, over the share of the flash that the items take.
+    Rows that were measured beside busy loops are left out, and of several rows of one kind the last counts."""
+    for file, title, quantity, column, pace in CHARTS:
+        curves = {}
+        for row in rows:
+            if row["pace"] == pace and row["busy"] == 0:
+                curve = curves.setdefault((row["size"], row["server"]), {})
+                curve[round(row["fill"] * 100)] = row[column]
+        series = [{"name": f"{server}, {size}{' B' if size.isdigit() else ''}", "points": sorted(curve.items())}
+                  for (size, server), curve in sorted(curves.items())]  # fmt: skip
+        yield {"file": file + ".svg", "title": title, "x": "share of the flash that the items take, %", "y": quantity,
+               "series": series}  # fmt: skip
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--larder", default="target/release/larder", help="the server")
@@ -201,7 +226,23 @@ def main():
     parser.add_argument("--directory", default=None, help="where the file is made")
     parser.add_argument("--args", default="", help="further arguments of Larder")
     parser.add_argument("--json", help="writes the rows to this file")
+    parser.add_argument("--svg", help="draws the rows into this folder")
+    parser.add_argument("--rows", help="measures nothing: the rows are those of this file")
+    parser.add_argument("--plots", default="target/release/examples/plots", help="the program that draws")
     options = parser.parse_args()
+    rows = measured(options)
+    if options.json:
+        with open(options.json, "w", encoding="utf-8") as file:
+            json.dump(rows, file, indent=1)
+    if options.svg:
+        evidence.draw(options.plots, list(charts_of(rows)), options.svg)
+
+
+def measured(options):
+    """The rows: those of an earlier run, or measured now and printed on the way."""
+    if options.rows:
+        with open(options.rows, encoding="utf-8") as file:
+            return json.load(file)
     columns = ("server", "busy", "size", "pace", "fill", "found", "stores_s", "cpu_us", "store_p99_ms", "get_p99_ms",
                "alwa", "demotions_shed")  # fmt: skip
     print(" ".join(f"{column:>12}" for column in columns), flush=True)
@@ -221,9 +262,7 @@ def main():
         finally:
             for loop in loops:
                 loop.kill()
-    if options.json:
-        with open(options.json, "w", encoding="utf-8") as file:
-            json.dump(rows, file, indent=1)
+    return rows
 
 
 if __name__ == "__main__":

@@ -1,18 +1,21 @@
 #!/usr/bin/env python3
-"""Shows for each habit of `tidy.py` what it finds and what it leaves alone, for `structure.py` how files are read, and
-for `lanes.py` in which order targets run.
+"""Shows for each habit of `tidy.py` what it finds and what it leaves alone, for `structure.py` how files are read, for
+`lanes.py` in which order targets run, and for `evidence.py` how tables are read, compared and shown.
 
 The last line says `N passed, N failed, N skipped`.
 """
 
+import json
 import os
 import sys
 import tempfile
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [HERE, os.path.dirname(HERE)]
+sys.path[:0] = [HERE, os.path.dirname(HERE), os.path.join(os.path.dirname(os.path.dirname(HERE)), "bench-compare")]
 
+import evidence  # noqa: E402
+import evidence_tables  # noqa: E402
 import lanes  # noqa: E402
 import structure  # noqa: E402
 import tidy  # noqa: E402
@@ -24,6 +27,26 @@ FLAGS = ('static ROWS: &[Row] = &[\n    Row { name: "threads", takes: Value("NUM
 ROWS = "crates/server/src/settings/table/limits.rs"
 ARGUMENT = "struct Arguments {\n    /// %s\n    #[arg(long)]\n    rate: u32,\n}\n"
 UNSAFE = "un" + "safe"
+
+
+DECLARED = '''[[run]]
+name = "a"
+kind = "counted"
+page = "a.md"
+command = ["{bin}/a"]
+
+[[claim]]
+source = "A paper"
+claim = "two levels hit"
+run = "a"
+row = { levels = "2" }
+column = "hits"
+expected = 12
+tolerance = 0.05
+'''
+DATA = {"run": "a", "commit": "abc", "date": "2026-01-01", "processor": "2 x P", "kernel": "Linux 6.1", "seconds": 3.0,
+        "tables": [{"title": "T", "columns": ["levels", "hits", "misses"],
+                    "rows": [["2", "12.5", "2"], ["4", "14", "3"]]}]}
 
 
 def ring(count, folder="crates/room"):
@@ -195,6 +218,25 @@ class Habits(unittest.TestCase):
         self.one({"docs/a.md": "`Log::put`\n", "a.rs": "struct Log;\n", "b.rs": "fn put() {}\n"})
         self.none({"docs/a.md": "`Log::put` `std::mem::swap`\n", "a.rs": "impl Log {\n    fn put() {}\n}\n"})
 
+    def test_stale_evidence(self):
+        files = {"docs/evidence/evidence.toml": DECLARED, "docs/evidence/data/a.json": json.dumps(DATA)}
+        with tempfile.TemporaryDirectory() as root:
+            os.makedirs(os.path.join(root, "docs/evidence/data"))
+            for name, text in files.items():
+                with open(os.path.join(root, name), "w", encoding="utf-8") as file:
+                    file.write(text)
+            index = evidence.Evidence(root).index()
+        page = "# A\n\n<!-- table a \"T\" hits -->\n%s\n<!-- end -->\n"
+        right = "| hits |\n|---|\n| 12.5 |\n| 14 |\n\n" + evidence_tables.origin_text("a", DATA)
+        good = files | {"docs/evidence/README.md": index, "docs/evidence/a.md": page % right}
+        self.none(good)
+        self.one(good | {"docs/evidence/README.md": index + "more\n"})
+        self.one(good | {"docs/evidence/a.md": page % right.replace("12.5", "13.5")})
+        plot = '\n[[plot]]\nrun = "a"\nx = "levels"\nys = ["hits"]\nfile = "a.svg"\ntitle = "A"\nx_label = "x"\n' \
+               'y_label = "y"\n'
+        found = self.found(good | {"docs/evidence/evidence.toml": DECLARED + plot})
+        self.assertIn("a.svg is not drawn from the data", found)
+
     def test_white_space(self):
         self.one({"a.rs": "fn f() {} \n"})
         self.one({"a.rs": "fn f() {}"})
@@ -215,6 +257,91 @@ class Habits(unittest.TestCase):
     def test_every_habit_has_a_test(self):
         for habit in tidy.HABITS:
             self.assertTrue(hasattr(self, "test_" + habit.__name__), "no test of " + habit.__name__)
+
+
+class Evidence(unittest.TestCase):
+    """How `evidence.py` reads, compares and shows tables."""
+
+    def test_tables_in_markdown_are_named_by_headings(self):
+        text = ("## one\n\nA line.\n\n| a | b |\n|---|---:|\n| x | 1 |\n\n| a |\n|---|\n| y |\n"
+                "## two\n| c |\n|---|\n| z |\n")
+        found = evidence_tables.markdown(text)
+        self.assertEqual([table["title"] for table in found], ["one", "one (2)", "two"])
+        self.assertEqual((found[0]["columns"], found[0]["rows"]), (["a", "b"], [["x", "1"]]))
+        plain = evidence_tables.markdown("A line.\n\n| a |\n|---|\n| 1 |\n")
+        self.assertEqual(plain, [{"title": "A line.", "columns": ["a"], "rows": [["1"]]}])
+
+    def test_lines_and_parts_become_tables_and_are_turned(self):
+        run = {"format": "none", "each": ["p", "q"], "lines": [
+            {"title": "all", "pattern": r"^(\w+) (\d+)$", "columns": ["part", "policy", "misses"]}], "pivot": [
+                {"title": "turned", "from": "all", "rows": "policy", "columns": "part", "value": "misses"}]}
+        found = sum((evidence_tables.read(run, "lru %d\nfifo 7\nnot this\n" % n, part)
+                     for n, part in ((3, "p"), (4, "q"))), [])
+        found = evidence_tables.derive(run, evidence.merged(found))
+        self.assertEqual(found[0]["rows"],
+                         [["p", "lru", "3"], ["p", "fifo", "7"], ["q", "lru", "4"], ["q", "fifo", "7"]])
+        self.assertEqual((found[1]["columns"], found[1]["rows"]),
+                         (["policy", "p", "q"], [["lru", "3", "4"], ["fifo", "7", "7"]]))
+
+    def test_a_report_keeps_whole_numbers_and_six_digits(self):
+        report = {"parts": [{"text": "x"}, {"table": {"title": "T", "columns": ["a", "b", "c"],
+                                                      "rows": [["x", 1200000, 0.12345678], [None, 1.0, 2.5]]}}]}
+        found = evidence_tables.report(json.dumps(report))
+        self.assertEqual(found[0]["rows"], [["x", "1200000", "0.123457"], ["", "1", "2.5"]])
+
+    def test_only_what_differs_by_more_than_the_tolerance_has_moved(self):
+        old = [{"title": "T", "columns": ["name", "hits"], "rows": [["lru", "10.0 of 1,000"], ["fifo", "7"]]}]
+        new = [{"title": "T", "columns": ["name", "hits"], "rows": [["lru", "10.4 of 1,000"], ["fifo", "9"]]}]
+        self.assertEqual(len(list(evidence_tables.moved(old, new, 0, 0))), 2)
+        self.assertEqual(list(evidence_tables.moved(old, new, 0.05, 0)), ["T: fifo, hits: 9, was 7"])
+        self.assertEqual(list(evidence_tables.moved(old, new, 0, 2)), [])
+        self.assertEqual(list(evidence_tables.moved(old, old, 0, 0)), [])
+        self.assertEqual(len(list(evidence_tables.moved(old, [], 0, 0))), 1)
+        self.assertFalse(evidence_tables.alike("7 a", "7 b", 1, 1))
+
+    def test_figures_are_picked_and_reckoned_with(self):
+        tables = {"a": DATA["tables"]}
+        claim = {"run": "a", "row": {"levels": "2"}, "column": "hits", "expected": 12, "tolerance": 0.05}
+        self.assertEqual(evidence_tables.ours(claim, tables), 12.5)
+        self.assertEqual(evidence_tables.verdict(claim, 12.5), ("holds", True))
+        self.assertEqual(evidence_tables.verdict(claim, 12.7), ("OUT OF TOLERANCE", False))
+        known = claim | {"otherwise": "refuted"}
+        self.assertEqual(evidence_tables.verdict(known, 12.7), ("refuted", True))
+        self.assertEqual(evidence_tables.verdict(known, 12.5), ("holds", False))
+        reckoned = {"run": "a", "value": "mean(100 * (b - a) / a)", "of": {
+            "a": {"row": {"levels": "2"}}, "b": {"row": {"levels": "4"}}}, "at_least": 10}
+        self.assertEqual(evidence_tables.ours(reckoned, tables), 100 * (1.5 / 12.5 + 1 / 2) / 2)
+        self.assertEqual(evidence_tables.bounds(reckoned), (10, float("inf")))
+        with self.assertRaises(KeyError):
+            evidence_tables.ours(claim | {"column": "nothing"}, tables)
+
+    def test_a_page_shows_the_columns_that_are_asked_for(self):
+        table = DATA["tables"][0]
+        self.assertEqual(evidence_tables.chosen(table, "levels | hits*2:.1 -> twice | #3"),
+                         (["levels", "twice", "misses"], [["2", "25.0", "2"], ["4", "28.0", "3"]]))
+        self.assertEqual(evidence_tables.chosen(table, ""), (table["columns"], table["rows"]))
+        text = "<!-- table b \"T\" -->\nas it was\n<!-- end -->\n"
+        self.assertEqual(evidence_tables.page(text, {"a": DATA}), text)
+        self.assertIn("| 2 | 12.5 | 2 |", evidence_tables.page(text.replace("table b", "table a"),
+                                                               {"a": DATA}))
+
+    def test_a_table_beside_another_one_shows_what_differs(self):
+        rows = [["lru", "10.00", "7.00"], ["fifo", "1.00", "2.00"]]
+        one = {"title": "T", "columns": ["policy", "x", "y"], "rows": rows}
+        other = {"title": "T", "columns": ["policy", "y", "x"], "rows": [["lru", "7.25", "10.00"]]}
+        self.assertEqual(evidence_tables.beside(one, other)["rows"],
+                         [["lru", "10.00", "7.00 (-0.25)"], ["fifo", "1.00", "2.00"]])
+
+    def test_a_plot_has_a_curve_for_each_column_or_row(self):
+        plot = {"run": "a", "x": "levels", "ys": ["hits"], "title": "A", "x_label": "x", "y_label": "y"}
+        self.assertEqual(evidence.chart_of(plot, DATA["tables"])["series"],
+                         [{"name": "hits", "points": [(2.0, 12.5), (4.0, 14.0)]}])
+        wide = [{"title": "T", "columns": ["who", "1 M", "2 M"], "rows": [["lru", "5", "6"], ["none", "x", "-"]]}]
+        plot = {"curves": "rows", "match": "lru", "title": "A", "x_label": "x", "y_label": "y"}
+        self.assertEqual(evidence.chart_of(plot, wide)["series"], [{"name": "lru", "points": [(1.0, 5.0), (2.0, 6.0)]}])
+
+    def test_what_is_stored_is_read_again(self):
+        self.assertEqual(json.loads(evidence.json_text(DATA)), DATA)
 
 
 class Structure(unittest.TestCase):

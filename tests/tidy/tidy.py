@@ -16,8 +16,9 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 REPOSITORY = os.path.dirname(os.path.dirname(HERE))
-sys.path.insert(0, HERE)
+sys.path[:0] = [HERE, os.path.join(REPOSITORY, "bench-compare")]
 
+import evidence  # noqa: E402
 import structure  # noqa: E402
 import wording  # noqa: E402
 
@@ -307,6 +308,11 @@ def named_code(tree):
             yield "%s: names %s::%s, which no file has" % (where, owner, member)
 
 
+def stale_evidence(tree):
+    """Index, tables and plots of docs/evidence are those of its data (bench-compare/evidence.py --index)."""
+    return list(evidence.Evidence(tree.root).stale()) if tree.has(evidence.DECLARED) else []
+
+
 def white_space(tree):
     """No space ends a line, and every file ends in a line feed."""
     for name in tree.files:
@@ -336,7 +342,7 @@ def stale_exceptions(tree):
 
 HABITS = [long_functions, long_lines, so_many, circles, upward_arrows, wide_structs, metric_helps, flag_helps,
           unsafe_elsewhere, unsafe_without_reason, missing_forbid, unfinished, machine_paths, registries, documents,
-          broken_links, named_files, named_code, white_space, stale_exceptions]
+          broken_links, named_files, named_code, stale_evidence, white_space, stale_exceptions]
 
 
 def forget(tree):
