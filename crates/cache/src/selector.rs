@@ -539,6 +539,7 @@ mod tests {
     use super::*;
     use crate::cache_options::CacheOptions;
     use crate::temperature::TemperatureKind;
+    use larder_index::{Entry, HoldsKey};
     use larder_item::{Expiry, State};
     use larder_memory::{NewItem, NodeId, PagesWanted};
 
@@ -662,6 +663,38 @@ mod tests {
         assert_eq!(take(Emptied::Yes), columns[1]);
         assert_eq!(take(Emptied::Yes), columns[2]);
         assert_eq!(take(Emptied::Yes), columns[0]);
+    }
+
+    #[test]
+    fn reads_and_overwrites_do_not_count_in_the_columns_of_new_items_that_were_opened_last() {
+        let (store, mut selector) = (store(), selector());
+        let mut take = || {
+            let taken = store.take_column(NodeId::default(), 0, 0, store.counters.keeper());
+            let mut open = taken.expect("a free column");
+            let at = open.place(&new_item(Expiry::NEVER)).expect("room for an item");
+            (open, at)
+        };
+        let (_, before) = take();
+        store.want_new_columns(2);
+        let columns = [take(), take(), take()];
+        let counts = |at: Location| {
+            let reader = store.memory.register();
+            let counts = store.key_reader(&reader.pin()).reads_count(at);
+            let entry = |warmth| Entry { location: at, warmth };
+            assert_eq!(store.warmer(&entry(1)), if counts { 2 } else { 1 });
+            assert_eq!(store.warmer(&entry(3)), 3);
+            counts
+        };
+        assert!(counts(before), "no column was wanted then");
+        assert!(columns.iter().all(|(_, at)| !counts(*at)));
+        store.want_new_columns(2);
+        assert_eq!([0, 1, 2].map(|nth: usize| counts(columns[nth].1)), [true, false, false]);
+        let survivors = store.take_column_near(NodeId::default(), 0).expect("a free column");
+        set_queue(&store, &survivors, Queue::Main);
+        assert_eq!(group(&store, survivors.id()) & CORRELATED, 0, "of items that stay");
+        // The policy of these tests knows no bursts: the period of all columns ends when it is asked.
+        selector.learn_sealed(&store, &SealedQueue::default());
+        assert!(columns.iter().all(|(_, at)| counts(*at)));
     }
 
     #[test]

@@ -345,7 +345,7 @@ fn a_slab_with_an_open_column_lets_the_others_go_first() {
     let sealed: Vec<_> = open.into_iter().map(OpenColumn::seal).collect();
     memory.retire(sealed[0]);
     assert_eq!(memory.recycle(), 1);
-    let mut chosen = || {
+    let chosen = || {
         let slab = memory.begin_release_slab().unwrap();
         memory.put_off_release(slab);
         slab
