@@ -42,7 +42,7 @@ import evidence_tables as tables  # noqa: E402
 DECLARED = "docs/evidence/evidence.toml"
 DATA = "docs/evidence/data"
 INDEX = "docs/evidence/README.md"
-PAGES = ("docs/evidence", "docs", "bench-compare", ".")
+PAGES = ("docs/evidence", "docs/internals", "docs", "bench-compare", ".")
 DRAWN_FROM = "<!-- drawn from %s -->\n"
 MOVES_SHOWN_MAX = 40
 
@@ -70,7 +70,11 @@ class Evidence:
             if not needed <= by_run.keys():
                 yield claim, None, "not run yet", True
                 continue
-            figure = tables.ours(claim, by_run)
+            try:
+                figure = tables.ours(claim, by_run)
+            except (KeyError, ValueError) as error:
+                yield claim, None, "NO FIGURE: %s" % error, False
+                continue
             yield claim, figure, *tables.verdict(claim, figure)
 
     def index(self):
@@ -118,6 +122,13 @@ class Evidence:
 
     def stale(self):
         """What does not fit the data, as lines of text."""
+        try:
+            yield from self.unfit()
+        except (KeyError, ValueError) as error:
+            yield "%s or a page names what the data do not have: %s" % (DECLARED, error)
+
+    def unfit(self):
+        """The pages, tables and plots that do not fit the data."""
         path = os.path.join(self.root, INDEX)
         if text_of(path) != self.index():
             yield "%s is not what evidence.toml and the data say" % INDEX
@@ -197,11 +208,13 @@ def seconds_of(run, data):
 def command_text(run):
     """The command of a run, for people."""
     text = " ".join(run["command"]).replace("{bin}", "target/release").replace("{examples}", "target/release/examples")
-    text = text.replace("{traces}", "$TRACES").replace("{plain}", "$TRACES")
     if "each" in run:
         text = text.replace("{each}", "EACH").replace("{args}", "EACH")
         names = [one if isinstance(one, str) else " ".join(one["args"]) for one in run["each"]]
         text += "` with EACH `" + "`, `".join(names)
+    for name, values in run.get("product", {}).items():
+        text = text.replace("{%s}" % name, name.upper()) + "` with %s `" % name.upper() + "`, `".join(map(str, values))
+    text = text.replace("{traces}", "$TRACES").replace("{plain}", "$TRACES")
     return re.sub(r" --json (-|\{out\})", "", text).replace("|", "\\|")
 
 
@@ -286,16 +299,16 @@ class Runner:
         missing = [name for name in names if not os.path.exists(os.path.join(self.options.traces, name))]
         return "%s has no %s" % (self.options.traces, ", ".join(missing)) if missing else None
 
-    def words(self, run, each):
+    def words(self, run, part_fills, part_words):
         """The command of a run, or of one of its parts."""
         fills = {"bin": self.options.target, "examples": os.path.join(self.options.target, "examples"),
                  "traces": self.options.traces or "", "plain": self.folder, "out": self.out(run),
-                 "each": each if isinstance(each, str) else "", "peers": ".tools/peers"}  # fmt: skip
+                 "peers": ".tools/peers", **part_fills}  # fmt: skip
         for word in run["command"]:
-            if word == "{args}":
-                yield from each["args"]
-            else:
-                yield re.sub(r"\{(\w+)\}", lambda found: fills[found.group(1)], word)
+            # What stands alone for a part may be several words.
+            alone = part_fills.get(word.strip("{}"), word).split() if word[:1] == "{" else [word]
+            for one in part_words if word == "{args}" else alone:
+                yield re.sub(r"\{(\w+)\}", lambda found: fills[found.group(1)], one)
 
     def out(self, run):
         """The file that a run writes its figures to."""
@@ -305,7 +318,7 @@ class Runner:
         """Makes the traces that a program wants uncompressed."""
         for name in run.get("traces", []):
             plain = os.path.join(self.folder, name.removesuffix(".zst"))
-            if any("{plain}" in word for word in run["command"]) and not os.path.exists(plain):
+            if "{plain}" in json.dumps(run) and not os.path.exists(plain):
                 subprocess.run([os.path.join(self.options.target, "larder"), "trace", "convert",
                                 os.path.join(self.options.traces, name), plain],
                                check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
@@ -315,14 +328,13 @@ class Runner:
         with self.unpacking:
             self.unpack(run)
         found, seconds = [], 0.0
-        for each in run.get("each", [""]):
-            command = list(self.words(run, each))
+        for fills, words, names in tables.parts_of(run):
+            command = list(self.words(run, fills, words))
             output, spent = self.output(command, run["kind"])
             seconds += spent
             if any("{out}" in word for word in run["command"]):
                 output = text_of(self.out(run))
-            name = each if isinstance(each, str) else each["name"]
-            found += tables.read(run, output, name)
+            found += tables.read(run, output, names)
         return tables.derive(run, merged(found)), seconds
 
     def output(self, command, kind):
@@ -402,6 +414,7 @@ def main():
     parser.add_argument("--plots", default="", help="the program that draws (examples/plots of --target)")
     options = parser.parse_args()
     options.target = os.path.abspath(options.target)
+    options.traces = options.traces and os.path.abspath(options.traces)
     evidence, runner, good = Evidence(), Runner(options), True
     kind = "timed" if options.timed else "counted"
     wanted = [name for name in options.only.split(",") if name]
@@ -428,7 +441,7 @@ def main():
     for claim, figure, verdict, expected in evidence.claims():
         if not expected:
             print("%s: %s: %s, ours is %s: %s" % (
-                claim["source"], claim["claim"], tables.expected_text(claim), tables.shown(figure),
+                claim["source"], claim["claim"], tables.expected_text(claim), tables.shown(figure) or "none",
                 "it holds now, unlike before" if verdict == "holds" else verdict))  # fmt: skip
             good = False
     good &= evidence.write(options.plots or os.path.join(options.target, "examples", "plots"))

@@ -3,6 +3,7 @@ in Markdown. A table is a title, names of columns and rows of cells; a cell is t
 """
 
 import ast
+import itertools
 import json
 import operator
 import re
@@ -34,19 +35,37 @@ def shown(value, decimals=None):
 # Reading.
 
 
-def read(run, output, each=""):
-    """The tables in what a program printed. `each` is the name of the part of the run, if it has parts."""
+def parts_of(run):
+    """The parts of a run: (what fills the braces of the command, the words in place of `{args}`, names)."""
+    if "product" in run:
+        names = list(run["product"])
+        for values in itertools.product(*run["product"].values()):
+            yield dict(zip(names, map(str, values))), [], [str(value) for value in values]
+        return
+    for each in run.get("each", [""]):
+        if isinstance(each, str):
+            yield {"each": each}, [], [each] if each else []
+        else:
+            yield {}, each["args"], [each["name"]]
+
+
+def read(run, output, names=()):
+    """The tables in what a program printed. `names` are those of the part of the run, if it has parts: they stand in
+    the first columns, `parts` of the run, of tables made of lines and of reports, and behind the titles of others."""
     kind = run.get("format", "markdown")
     tables = {"markdown": markdown, "report": report, "bench": bench}.get(kind, lambda _: [])(output)
     if kind == "report":
         tables += charts(output, run.get("charts", []))
+    heads = list(run.get("parts", run.get("product", [])))
     for table in tables:
-        if each and kind != "bench":
-            table["title"] += ", " + each
+        if heads:
+            table["columns"] = heads + table["columns"]
+            table["rows"] = [list(names) + row for row in table["rows"]]
+        elif names and kind != "bench":
+            table["title"] += ", " + ", ".join(names)
     for pattern in run.get("lines", []):
         rows = [[group or "" for group in found.groups()] for found in re.finditer(pattern["pattern"], output, re.M)]
-        if each and "each" in run:
-            rows = [[each] + row for row in rows]
+        rows = [list(names) + row for row in rows]
         tables.append({"title": pattern["title"], "columns": pattern["columns"], "rows": rows})
     return tables
 
@@ -75,7 +94,7 @@ def markdown(text):
 def report(text):
     """The tables of a report of the workbench (`--json`). Those below a heading have it behind their title."""
     tables, heading = [], ""
-    for part in json.loads(text)["parts"]:
+    for part in report_of(text)["parts"]:
         heading = ", " + part["heading"] if "heading" in part else heading
         if "table" in part:
             table = part["table"]
@@ -84,9 +103,15 @@ def report(text):
     return tables
 
 
+def report_of(text):
+    """The report in a file of JSON."""
+    document = json.loads(text)
+    return document.get("report", document)
+
+
 def charts(text, titles):
     """Charts of a report as tables: a row for each point of a curve."""
-    for chart in (part["chart"] for part in json.loads(text)["parts"] if "chart" in part):
+    for chart in (part["chart"] for part in report_of(text)["parts"] if "chart" in part):
         if chart["title"] in titles:
             rows = [[series["name"], shown(x), shown(y)] for series in chart["series"] for x, y in series["points"]]
             yield {"title": chart["title"], "columns": ["curve", chart["x"]["label"], chart["y"]["label"]],
@@ -130,13 +155,39 @@ def derive(run, tables):
         rows = []
         for row in compose["rows"]:
             table = table_of(tables, row["table"], missing=None)
-            cells = [pick_cells(table, {compose["by"]: name}, row["column"]) if table else []
-                     for name in compose["names"]]  # fmt: skip
-            rows.append(row["cells"] + [shown(number(cell[0]), row.get("decimals")) if cell and cell[0] else ""
-                                        for cell in cells] + row.get("more", []))  # fmt: skip
+            picked = [composed(table, {compose["by"]: name}, row) for name in compose["names"]]
+            rows.append(row["cells"] + picked + row.get("more", []))
         found.append({"title": compose["title"], "columns": compose["columns"], "rows": rows})
+    for summary in run.get("summary", []):
+        found.append(summed(summary, table_of(found, summary["from"])))
+    for less in run.get("less", []):
+        one, other = (table_of(found, less[name]) for name in ("one", "other"))
+        rows = [row for row in zip(one["rows"], other["rows"]) if number(row[0][0]) > less["after"]][: less["rows"]]
+        found.append({"title": less["title"], "columns": one["columns"], "rows": [
+            [cells[0]] + ["%+.2f" % (number(cell) - number(there)) for cell, there in list(zip(cells, others))[1:]]
+            for cells, others in rows]})  # fmt: skip
+    found += [joined(join, found) for join in run.get("join", [])]
+    for reckon in run.get("reckon", []):
+        rows = []
+        for row in reckon["rows"]:
+            names = {name: pick(found, {"table": reckon["from"], "column": spec["column"],
+                                        "row": row["where"] | spec["row"]})
+                     for name, spec in reckon["of"].items()}  # fmt: skip
+            figures = [evaluate(text, names) for text in reckon["values"]]
+            rows.append(row["cells"] + [shown(figure, reckon.get("decimals")) for figure in figures])
+        found.append({"title": reckon["title"], "columns": reckon["columns"], "rows": rows})
     kept = run.get("keep")
     return [table for table in found if not kept or table["title"] in kept]
+
+
+def composed(table, where, row):
+    """A figure of a composed table; with `spread` the least and the most of the rounds behind it."""
+    found = rows_of(table, where) if table else []
+    if not found:
+        return ""
+    columns = [row["column"]] + (["least", "most"] if row.get("spread") else [])
+    figures = [shown(number(found[0][place_of(table, column)]), row.get("decimals")) for column in columns]
+    return figures[0] + (" (%s to %s)" % tuple(figures[1:]) if row.get("spread") else "")
 
 
 def pivoted(pivot, table):
@@ -144,9 +195,7 @@ def pivoted(pivot, table):
     values = pivot["value"] if isinstance(pivot["value"], list) else [pivot["value"]]
     down, across = place_of(table, pivot["rows"]), place_of(table, pivot["columns"])
     cells, names, heads = {}, [], []
-    for row in table["rows"]:
-        if any(row[place_of(table, name)] != value for name, value in pivot.get("where", {}).items()):
-            continue
+    for row in rows_of(table, pivot.get("where")):
         for value in values:
             head = pivot.get("head", "%s") % row[across] + (": " + value if len(values) > 1 else "")
             cells[row[down], head] = row[place_of(table, value)]
@@ -157,6 +206,35 @@ def pivoted(pivot, table):
     cell = lambda text: shown(number(text), decimals) if decimals is not None and text else text  # noqa: E731
     return {"title": pivot["title"], "columns": [pivot["rows"]] + heads,
             "rows": [[name] + [cell(cells.get((name, head), "")) for head in heads] for name in names]}  # fmt: skip
+
+
+def joined(join, tables):
+    """Columns of several tables side by side, by what stands in their first columns."""
+    first = table_of(tables, join["columns"][0]["table"])
+    rows = [[row[0]] for row in first["rows"] if not join.get("match") or re.search(join["match"], row[0])]
+    for column in join["columns"]:
+        table = table_of(tables, column["table"])
+        place = place_of(table, column["column"])
+        cells = {row[0]: row[place] for row in table["rows"]}
+        for row in rows:
+            row.append(cells.get(row[0], ""))
+    return {"title": join["title"], "columns": [first["columns"][0]] + [column["head"] for column in join["columns"]],
+            "rows": rows}  # fmt: skip
+
+
+def summed(summary, table):
+    """For each value of the column `by` the mean of another one, and the largest in brackets. Each case, some of the
+    rows, is a column."""
+    by, value, decimals = place_of(table, summary["by"]), place_of(table, summary["value"]), summary["decimals"]
+    names, cells = list(dict.fromkeys(row[by] for row in table["rows"])), {}
+    for case in summary["cases"]:
+        for name in names:
+            figures = [number(row[value]) for row in rows_of(table, case["where"] | {summary["by"]: name})]
+            cells[name, case["head"]] = "%s (%s)" % (
+                shown(sum(figures) / len(figures), decimals), shown(max(figures), decimals))  # fmt: skip
+    heads = [case["head"] for case in summary["cases"]]
+    return {"title": summary["title"], "columns": [summary["by"]] + heads,
+            "rows": [[name] + [cells[name, head] for head in heads] for name in names]}  # fmt: skip
 
 
 # Comparing.
@@ -219,19 +297,21 @@ def wanted_of(table, row):
 
 
 def rows_of(table, row):
-    """The rows that have what `row` says: the value of each of these columns."""
+    """The rows that have what `row` says: of each of these columns a value, or one of a list."""
     wanted = wanted_of(table, row)
-    return [cells for cells in table["rows"] if all(cells[place] == value for place, value in wanted.items())]
+    return [cells for cells in table["rows"]
+            if all(cells[place] in (value if isinstance(value, list) else [value]) for place, value in wanted.items())]
 
 
 def pick_cells(table, row=None, column=None):
-    """The cells of a column in the rows that have what `row` says; without a column all others that are numbers."""
+    """The cells of a column in the rows that have what `row` says; without a column all that are numbers, except
+    in the first one."""
     wanted, rows = wanted_of(table, row), rows_of(table, row)
     if not rows:
         raise KeyError("no row %s in '%s'" % (row, table["title"]))
     if column is not None:
         return [cells[place_of(table, column)] for cells in rows]
-    others = [place for place in range(len(table["columns"])) if place not in wanted]
+    others = [place for place in range(1, len(table["columns"])) if place not in wanted]
     return [cells[place] for cells in rows for place in others if number(cells[place]) is not None]
 
 

@@ -275,7 +275,7 @@ class Evidence(unittest.TestCase):
         run = {"format": "none", "each": ["p", "q"], "lines": [
             {"title": "all", "pattern": r"^(\w+) (\d+)$", "columns": ["part", "policy", "misses"]}], "pivot": [
                 {"title": "turned", "from": "all", "rows": "policy", "columns": "part", "value": "misses"}]}
-        found = sum((evidence_tables.read(run, "lru %d\nfifo 7\nnot this\n" % n, part)
+        found = sum((evidence_tables.read(run, "lru %d\nfifo 7\nnot this\n" % n, [part])
                      for n, part in ((3, "p"), (4, "q"))), [])
         found = evidence_tables.derive(run, evidence.merged(found))
         self.assertEqual(found[0]["rows"],
