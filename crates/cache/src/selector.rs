@@ -668,7 +668,7 @@ mod tests {
     #[test]
     fn reads_and_overwrites_do_not_count_in_the_columns_of_new_items_that_were_opened_last() {
         let (store, mut selector) = (store(), selector());
-        let mut take = || {
+        let take = || {
             let taken = store.take_column(NodeId::default(), 0, 0, store.counters.keeper());
             let mut open = taken.expect("a free column");
             let at = open.place(&new_item(Expiry::NEVER)).expect("room for an item");
