@@ -304,13 +304,14 @@ def rows_of(table, row):
 
 
 def pick_cells(table, row=None, column=None):
-    """The cells of a column in the rows that have what `row` says; without a column all that are numbers, except
-    in the first one."""
+    """The cells of a column, or of a list of columns, in the rows that have what `row` says; without a column all that
+    are numbers, except in the first one."""
     wanted, rows = wanted_of(table, row), rows_of(table, row)
     if not rows:
         raise KeyError("no row %s in '%s'" % (row, table["title"]))
     if column is not None:
-        return [cells[place_of(table, column)] for cells in rows]
+        places = [place_of(table, name) for name in (column if isinstance(column, list) else [column])]
+        return [cells[place] for cells in rows for place in places]
     others = [place for place in range(1, len(table["columns"])) if place not in wanted]
     return [cells[place] for cells in rows for place in others if number(cells[place]) is not None]
 
