@@ -19,11 +19,11 @@ pub(crate) use supply::RESERVED_COLUMNS;
 
 use crate::budget::{Budget, Limits};
 use crate::clock::Clock;
+use crate::column_group::is_correlated;
 use crate::counters::{CounterBlocks, Counters};
 use crate::namespaces::Namespaces;
 use crate::padded::CachePadded;
 use crate::placement::Placement;
-use crate::selector::is_correlated;
 use crate::worth::WorthSetting;
 use larder_index::{Entry, HoldsKey, Index, WARMTH_MAX};
 use larder_item::{Expiry, KeyHash, KeyHasher, Location, PrefixFloors, PrefixesFull, State, ValueLayout};
@@ -118,7 +118,7 @@ impl ItemStore {
 
     /// The warmth of an entry after an overwrite, which counts as a use of the item.
     pub(crate) fn warmer(&self, entry: &Entry) -> u8 {
-        let counts = !is_correlated(self, entry.location);
+        let counts = !is_correlated(&self.memory, entry.location);
         (entry.warmth + u8::from(counts)).min(WARMTH_MAX)
     }
 
@@ -366,7 +366,7 @@ impl HoldsKey for KeyReader<'_, '_> {
 
     #[inline]
     fn reads_count(&self, at: Location) -> bool {
-        !is_correlated(self.store, at)
+        !is_correlated(&self.store.memory, at)
     }
 
     #[inline]

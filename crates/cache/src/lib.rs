@@ -50,6 +50,7 @@ mod budget;
 mod cache;
 mod clock;
 mod column_bytes;
+mod column_group;
 mod commands;
 mod counters;
 mod demoter;

@@ -20,6 +20,7 @@
 //! How columns are compared is in `ranking.rs`; the order of a policy is in `temperature/`. The caller tells the
 //! outcome back through [`Selector::settle`], so that a column that was refused is not chosen again and again.
 
+use crate::column_group::{HOLDS_UNMOVABLE, HOT, MAIN_GROUP};
 use crate::expired_columns::ExpiredColumns;
 use crate::index_sampler::IndexSampler;
 use crate::item_store::ItemStore;
@@ -27,7 +28,6 @@ use crate::random::Random;
 use crate::ranking::{Candidate, CheapestSparse, ColumnStatus, Sparse};
 use crate::temperature::{Judged, Queue, Temperature, TemperatureStats, Verdict};
 use larder_allocation::ColumnBounds;
-use larder_item::Location;
 use larder_memory::{ColumnId, ColumnState, Guard, OpenColumn};
 use larder_temperature::Reference;
 use std::sync::Mutex;
@@ -56,16 +56,6 @@ const BEFORE_FRESH_MEMORY_LOOKS: u32 = 4096;
 const BEFORE_FRESH_MEMORY_REFUSED_MAX: usize = 16;
 /// The random numbers start here, so that a simulation can be repeated.
 const RANDOM_SEED: u64 = 0x1234_5678_9abc_def1;
-
-/// [`larder_memory::Column::group`] of columns of moved items; 0 = of new items.
-const MAIN_GROUP: u16 = 1;
-/// Bit of the group: the column holds hot items.
-const HOT: u16 = 1 << 14;
-/// Bit of the group: reads of the column's items do not count yet, because they may belong to the burst of requests
-/// that brought the items ([`NewColumns`]).
-const CORRELATED: u16 = 1 << 13;
-/// Bit of the group: the column holds something that is not moved, such as a part of a large value.
-const HOLDS_UNMOVABLE: u16 = 1 << 15;
 
 /// What a column is needed for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -485,26 +475,6 @@ fn status_of(store: &ItemStore, column: ColumnId, birth: u64) -> Candidate {
     if store.memory.column(column).birth() == birth { status(store, column) } else { Candidate::Gone }
 }
 
-/// Whether reads of the item at `at` do not count yet.
-#[inline]
-pub(crate) fn is_correlated(store: &ItemStore, at: Location) -> bool {
-    group(store, store.memory.column_of(at)) & CORRELATED != 0
-}
-
-/// Says that reads of what a new column will hold do not count yet.
-pub(crate) fn begin_correlated(store: &ItemStore, column: ColumnId) {
-    store.memory.column(column).group.fetch_or(CORRELATED, Ordering::Relaxed);
-}
-
-/// Says that reads count from now on of what the column holds that was born as `birth`.
-pub(crate) fn end_correlated(store: &ItemStore, column: ColumnId, birth: u64) {
-    // A column that is taken anew at this moment may lose its bit: reads of its items count from the start.
-    let column = store.memory.column(column);
-    if column.birth() == birth {
-        column.group.fetch_and(!CORRELATED, Ordering::Relaxed);
-    }
-}
-
 #[inline]
 fn group(store: &ItemStore, column: ColumnId) -> u16 {
     store.memory.column(column).group.load(Ordering::Relaxed)
@@ -538,9 +508,10 @@ pub(crate) fn set_queue(store: &ItemStore, column: &OpenColumn, queue: Queue) {
 mod tests {
     use super::*;
     use crate::cache_options::CacheOptions;
+    use crate::column_group::CORRELATED;
     use crate::temperature::TemperatureKind;
     use larder_index::{Entry, HoldsKey};
-    use larder_item::{Expiry, State};
+    use larder_item::{Expiry, Location, State};
     use larder_memory::{NewItem, NodeId, PagesWanted};
 
     const COLUMN_BYTES: u32 = 32 << 10;

@@ -439,9 +439,9 @@ fn slot_among<const N: usize>(
     words.find(|(_, word)| format.is_at(*word, hash, at))
 }
 
-/// Raises the warmth of `word` in `slot`, if it can rise and the owner says that reads count. A compare-and-swap is needed because a writer may replace the entry at
-/// this moment. Relaxed suffices: a read-modify-write passes on the Release of the store it builds on, and warmth
-/// orders nothing.
+/// Raises the warmth of `word` in `slot`, if it can rise and the owner says that reads count. A compare-and-swap is
+/// needed because a writer may replace the entry at this moment. Relaxed suffices: a read-modify-write passes on the
+/// Release of the store it builds on, and warmth orders nothing.
 #[inline(always)]
 fn mark(format: Format, slot: &AtomicU64, word: u64, owner: &impl HoldsKey) {
     if warmth_of(word) < WARMTH_MAX && owner.reads_count(format.unpack(word).location) {

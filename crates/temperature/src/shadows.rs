@@ -342,16 +342,16 @@ mod tests {
             ),
             digests in prop::collection::vec(0u32..60, 0..if cfg!(miri) { 60 } else { 90 }),
         ) {
-            let arm = |&(eighths, reads, nth, [keeps_reads, is_slow, is_correlated, fills]): &(u32, u8, usize, [bool; 4])| Arm {
+            let arm = |&(eighths, reads, nth, are): &(u32, u8, usize, [bool; 4])| Arm {
                 share: f64::from(eighths.min(8)) / 8.0,
                 in_order: eighths > 8,
                 reads,
                 // Rounds are of the main queue, which an arm that takes items in order does not have.
                 comes_back: [Return::Known, Return::Half, Return::Round][if eighths > 8 { nth % 2 } else { nth }],
-                keeps_reads,
-                cooling: if is_slow && eighths <= 8 { Cooling::Slow } else { Cooling::Even },
-                correlated: if is_correlated && eighths <= 8 { 0.5 } else { 0.0 },
-                fills,
+                keeps_reads: are[0],
+                cooling: if are[1] && eighths <= 8 { Cooling::Slow } else { Cooling::Even },
+                correlated: if are[2] && eighths <= 8 { 0.5 } else { 0.0 },
+                fills: are[3],
             };
             let arms: Vec<Arm> = arms.iter().map(arm).collect();
             let mut shadows = Shadows::new(&arms);

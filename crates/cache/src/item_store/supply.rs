@@ -1,9 +1,9 @@
 //! The supply of free columns: how many are held ready, and for whom.
 
 use super::ItemStore;
+use crate::column_group::{begin_correlated, end_correlated};
 use crate::counters::Counters;
 use crate::padded::CachePadded;
-use crate::selector::{begin_correlated, end_correlated};
 use crate::temperature::NewColumns;
 use larder_item::CAS_DELTA_BITS;
 use larder_memory::{FreshPages, NodeId, OpenColumn};
@@ -107,14 +107,14 @@ impl ItemStore {
         }
         let taken = self.take_column_with(node, cas, counters)?;
         if self.new_columns().opened(taken.id(), taken.birth()) {
-            begin_correlated(self, taken.id());
+            begin_correlated(&self.memory, taken.id());
         }
         Some(taken)
     }
 
     /// The policy wants this number of columns in their correlated period.
     pub(crate) fn want_new_columns(&self, wanted: usize) {
-        self.new_columns().want(wanted, |column, birth| end_correlated(self, column, birth));
+        self.new_columns().want(wanted, |column, birth| end_correlated(&self.memory, column, birth));
     }
 
     fn new_columns(&self) -> MutexGuard<'_, NewColumns> {

@@ -177,7 +177,7 @@ fn a_grown_ghost_forgets_nobody() {
     ghost.resize(3 * unit);
     assert_eq!(ghost.entries(), 5 * unit);
     let kept = known_by(&ghost).len() as u64;
-    // The ghost is nearly full: a few pairs of buckets had fewer than eight fingerprints. Few keys are taken for others.
+    // The ghost is nearly full: a few pairs of buckets had fewer than eight fingerprints. Few keys pass for others.
     assert!((4 * unit..=5 * unit + unit / 20).contains(&kept), "{kept} of {}", 5 * unit);
 }
 
