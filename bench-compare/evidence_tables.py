@@ -155,7 +155,7 @@ def derive(run, tables):
         rows = []
         for row in compose["rows"]:
             table = table_of(tables, row["table"], missing=None)
-            picked = [composed(table, {compose["by"]: name}, row) for name in compose["names"]]
+            picked = [composed(table, {compose["by"]: name}, row) for name in row.get("names", compose["names"])]
             rows.append(row["cells"] + picked + row.get("more", []))
         found.append({"title": compose["title"], "columns": compose["columns"], "rows": rows})
     for summary in run.get("summary", []):
