@@ -402,7 +402,7 @@ fn without_eviction_a_limit_that_cannot_be_met_makes_no_store_wait() {
     drop(more);
     // Once the keeper has found that there is nothing to free, a store is refused after a look or two. One that waits
     // looks for room for a second. While the keeper tries to empty a slab, a store waits for it.
-    const TRIES: u32 = 20;
+    const TRIES: u32 = 400;
     const LOOKS_MAX: u64 = 20;
     let is_refused_at_once = |n| {
         let before = worker.quiesced();
@@ -655,7 +655,8 @@ fn appends_that_meet_are_done_over_and_leave_nothing_behind() {
                 for _ in 0..ROUNDS / 10 {
                     let mut upload = large.begin_upload(cache.hash(b"key"), value.len() as u32).unwrap();
                     assert!(large.fill_upload(&mut upload, &value));
-                    assert!(is_stored(large.complete_upload(upload, &append(b""))));
+                    let outcome = large.complete_upload(upload, &append(b""));
+                    assert!(is_stored(outcome), "{outcome:?}");
                     large.quiesce();
                 }
                 is_done.store(true, std::sync::atomic::Ordering::Relaxed);
@@ -665,7 +666,9 @@ fn appends_that_meet_are_done_over_and_leave_nothing_behind() {
             let mut small_done = 0;
             while !is_done.load(std::sync::atomic::Ordering::Relaxed) {
                 if small_done < SMALL_MAX {
-                    assert!(is_stored(small.store(&append(b"s"))));
+                    let began = std::time::Instant::now();
+                    let outcome = small.store(&append(b"s"));
+                    assert!(is_stored(outcome), "{outcome:?} after {small_done}, {:?}", began.elapsed());
                     small_done += 1;
                 }
                 small.quiesce();
