@@ -38,7 +38,7 @@ fn get_batch(index: &Index, records: &Records, keys: &[u64], hashes: &mut [KeyHa
     for ((key, hash), seen) in keys.iter().zip(&*hashes).zip(&matches) {
         let key = key.to_le_bytes();
         let confirmed = seen.is_some_and(|seen| {
-            records.holds(lookup.location(seen), &key) && lookup.confirm(*hash, seen, records)
+            records.holds(lookup.location(seen), &key) && lookup.confirm(*hash, seen, |_| true)
         });
         found += (confirmed || index.get_marking(*hash, &key, records).is_some()) as usize;
     }

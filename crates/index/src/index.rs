@@ -199,11 +199,11 @@ impl Index {
     /// Whether the entry of `hash` still points at `at`. If so, marks it like [`Index::get_marking`]. The answer is
     /// also `false` for an entry that is being moved at this moment; [`Index::get_marking`] then decides.
     #[inline]
-    fn confirm_marking(&self, hash: KeyHash, at: Location, owner: &impl HoldsKey) -> bool {
+    fn confirm_marking(&self, hash: KeyHash, at: Location, counts: impl FnOnce(Location) -> bool) -> bool {
         match self.slot_at(hash, at) {
             Some((slot, word)) => {
                 if self.marks {
-                    mark(self.format, slot, word, owner);
+                    mark(self.format, slot, word, counts);
                 }
                 true
             }
@@ -417,7 +417,7 @@ fn find_among<const MARK: bool, const N: usize>(
         let word = slot.load(Ordering::Acquire);
         if word != 0 && owner.holds(format.unpack(word).location, key) {
             if MARK {
-                mark(format, slot, word, owner);
+                mark(format, slot, word, |at| owner.reads_count(at));
             }
             return Some(format.unpack(word));
         }
@@ -439,12 +439,20 @@ fn slot_among<const N: usize>(
     words.find(|(_, word)| format.is_at(*word, hash, at))
 }
 
-/// Raises the warmth of `word` in `slot`, if it can rise and the owner says that reads count. A compare-and-swap is
-/// needed because a writer may replace the entry at this moment. Relaxed suffices: a read-modify-write passes on the
-/// Release of the store it builds on, and warmth orders nothing.
+/// Raises the warmth of `word` in `slot`, if it can rise and `counts` says that a read of the record counts.
 #[inline(always)]
-fn mark(format: Format, slot: &AtomicU64, word: u64, owner: &impl HoldsKey) {
-    if warmth_of(word) < WARMTH_MAX && owner.reads_count(format.unpack(word).location) {
+fn mark(format: Format, slot: &AtomicU64, word: u64, counts: impl FnOnce(Location) -> bool) {
+    if warmth_of(word) < WARMTH_MAX {
+        raise(format, slot, word, counts);
+    }
+}
+
+/// Apart from [`mark`], so that what few hits need takes no register from the others. A compare-and-swap is needed
+/// because a writer may replace the entry at this moment. Relaxed suffices: a read-modify-write passes on the Release
+/// of the store it builds on, and warmth orders nothing.
+#[inline(never)]
+fn raise(format: Format, slot: &AtomicU64, word: u64, counts: impl FnOnce(Location) -> bool) {
+    if counts(format.unpack(word).location) {
         let _ = slot.compare_exchange(word, word + WARMTH_ONE, Ordering::Relaxed, Ordering::Relaxed);
     }
 }

@@ -1,6 +1,7 @@
 //! Lookups: one key at a time, or many keys in stages.
 
 use super::Worker;
+use crate::column_group::is_correlated;
 use crate::flash_level::expiry_of;
 use crate::item_store::Life;
 use crate::penalties::remembered;
@@ -116,7 +117,8 @@ impl<'w> Lookup<'w> {
     #[inline(always)]
     pub(super) fn take(&self, hash: KeyHash, seen: TagMatch, key: &[u8]) -> Option<Hit<'w>> {
         let hit = self.worker.read(&self.guard, self.index_lookup.location(seen), key)?;
-        self.index_lookup.mark(seen, &self.worker.cache.store.key_reader(&self.guard));
+        let memory = &self.worker.cache.store.memory;
+        self.index_lookup.mark(seen, |at| !is_correlated(memory, at));
         Some(self.worker.noted(hash, hit))
     }
 }
@@ -133,10 +135,10 @@ impl Worker {
     #[inline(always)]
     pub fn confirm(&self, hash: KeyHash, seen: TagMatch, key: &[u8]) -> Option<Hit<'_>> {
         let index = &self.cache.store.index;
-        let guard = self.reader.pin();
-        let hit = self.read(&guard, index.location(seen), key)?;
+        let hit = self.read(&self.reader.pin(), index.location(seen), key)?;
         // The entry is looked at once more: another request of the batch may have answered with a newer item.
-        index.confirm(hash, seen, &self.cache.store.key_reader(&guard)).then(|| self.noted(hash, hit))
+        let memory = &self.cache.store.memory;
+        index.confirm(hash, seen, |at| !is_correlated(memory, at)).then(|| self.noted(hash, hit))
     }
 
     #[inline(always)]

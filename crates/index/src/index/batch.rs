@@ -3,7 +3,6 @@
 use super::{Index, mark, mask_among, position_under};
 use crate::bucket::{Bucket, sub_for, tag_hints};
 use crate::entry::{WARMTH_MAX, identity, tag_word, warmth_of};
-use crate::holds_key::HoldsKey;
 use crate::shim::{AtomicU64, prefetch_read};
 use crate::sub_bucket::{SubBucket, SubBucketPosition};
 use larder_item::{KeyHash, Location};
@@ -23,28 +22,34 @@ impl Index {
         self.format.unpack(seen.word.get()).location
     }
 
-    /// Whether the entry that matched `hash` still points at the same location. If so, marks it. The answer is also
-    /// `false` for an entry that is being moved at this moment; [`Index::get_marking`] then decides.
+    /// Whether the entry that matched `hash` still points at the same location. If so, marks it, where `counts` says
+    /// that a read of the record there counts. The answer is also `false` for an entry that is being moved at this
+    /// moment; [`Index::get_marking`] then decides.
     #[inline(always)]
-    pub fn confirm(&self, hash: KeyHash, seen: TagMatch, owner: &impl HoldsKey) -> bool {
+    pub fn confirm(&self, hash: KeyHash, seen: TagMatch, counts: impl FnOnce(Location) -> bool) -> bool {
         let slot = slot_of(&self.main, self.pool.subs(), seen);
         // Relaxed, as in `slot_among`. A moving entry is written to its new slot before it is removed from this
         // one, and is replaced only after that. A thread that has seen a newer record of the key therefore no
         // longer sees the older one in this slot.
         let word = slot.load(Ordering::Relaxed);
         if identity(word) != identity(seen.word.get()) {
-            return self.confirm_elsewhere(hash, seen, owner);
+            return self.confirm_elsewhere(hash, seen, counts);
         }
         if self.marks {
-            mark(self.format, slot, word, owner);
+            mark(self.format, slot, word, counts);
         }
         true
     }
 
     #[cold]
     #[inline(never)]
-    fn confirm_elsewhere(&self, hash: KeyHash, seen: TagMatch, owner: &impl HoldsKey) -> bool {
-        self.confirm_marking(hash, self.location(seen), owner)
+    fn confirm_elsewhere(
+        &self,
+        hash: KeyHash,
+        seen: TagMatch,
+        counts: impl FnOnce(Location) -> bool,
+    ) -> bool {
+        self.confirm_marking(hash, self.location(seen), counts)
     }
 
     /// The index for a batch of lookups.
@@ -121,18 +126,19 @@ impl BatchLookup<'_> {
         Location::from_bits(!seen.word.get() & self.location_mask)
     }
 
-    /// Marks a matched entry like [`Index::get_marking`], if the entry is unchanged.
+    /// Marks a matched entry like [`Index::get_marking`], if the entry is unchanged, and `counts` says that a read of
+    /// the record there counts.
     #[inline(always)]
-    pub fn mark(&self, seen: TagMatch, owner: &impl HoldsKey) {
+    pub fn mark(&self, seen: TagMatch, counts: impl FnOnce(Location) -> bool) {
         if self.index.marks && warmth_of(seen.word.get()) < WARMTH_MAX {
-            mark(self.index.format, self.slot(seen), seen.word.get(), owner);
+            mark(self.index.format, self.slot(seen), seen.word.get(), counts);
         }
     }
 
     /// As [`Index::confirm`].
     #[inline(always)]
-    pub fn confirm(&self, hash: KeyHash, seen: TagMatch, owner: &impl HoldsKey) -> bool {
-        self.index.confirm(hash, seen, owner)
+    pub fn confirm(&self, hash: KeyHash, seen: TagMatch, counts: impl FnOnce(Location) -> bool) -> bool {
+        self.index.confirm(hash, seen, counts)
     }
 
     #[inline(always)]

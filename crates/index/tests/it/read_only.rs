@@ -46,8 +46,8 @@ fn look_up_read_only(records: &Records, owner: &impl HoldsKey, warmth: u8) {
         let hash = records.hash(key);
         assert!(index.get_marking(hash, &key.to_le_bytes(), owner).is_some());
         let seen = tag_match(&index, hash).expect("the key is there");
-        assert!(index.batch_lookup().confirm(hash, seen, owner));
-        index.batch_lookup().mark(seen, owner);
+        assert!(index.batch_lookup().confirm(hash, seen, |at| owner.reads_count(at)));
+        index.batch_lookup().mark(seen, |at| owner.reads_count(at));
     }
     protect(&index, MprotectFlags::READ | MprotectFlags::WRITE);
 }
