@@ -11,6 +11,8 @@ MEMORY_MIB = 16
 FLASH_MIB = 256
 # More at once, and writers evict what flash has no buffer for.
 PUSHED_TOGETHER = 12
+# About 2 MB later: an item is still in memory then, and not so new that a read says nothing.
+READ_AGAIN_AFTER = 20 * PUSHED_TOGETHER
 
 
 def noise(number, size):
@@ -47,10 +49,12 @@ class FlashCase(Case):
             file.write("[flash.tuning]\n" + "".join('%s = "%s"\n' % row for row in sorted(tuning.items())))
         return "--config", path
 
-    def push_out(self, connection, name=b"filler", mebibytes=4 * MEMORY_MIB, exptime=0):
+    def push_out(self, connection, name=b"filler", mebibytes=4 * MEMORY_MIB, exptime=0, again=0):
         """Stores so much else that memory holds nothing of what was there before, no faster than flash takes it.
 
-        Items stand with others of about the same time to live, so those push out an item that expires.
+        Items stand with others of about the same time to live, so those push out an item that expires. With `again`
+        each of them is read twice when that number of others has come: an item that memory keeps because it was used
+        more than once gives way only to others that were.
         """
         value = os.urandom(8000)
         count = mebibytes * MEBIBYTE // 8100
@@ -58,6 +62,10 @@ class FlashCase(Case):
             connection.send(b"".join(b"set %b%d 0 %d 8000 noreply\r\n%b\r\n" % (name, number, exptime, value)
                                      for number in range(start, start + PUSHED_TOGETHER)))
             self.assertEqual(connection.ask(b"mn"), b"MN")
+            if again and start >= again:
+                names = [b"%b%d" % (name, number - again) for number in range(start, start + PUSHED_TOGETHER)]
+                for _ in range(2):
+                    self.values(connection, names)
             self.wait_for_flash(connection)
 
     def wait_for_flash(self, connection):
@@ -89,7 +97,7 @@ class FlashCase(Case):
                 if stored > MEBIBYTE:
                     self.wait_for_flash(connection)
                     stored = 0
-            self.push_out(connection, b"cold%d-" % attempt, mebibytes, exptime)
+            self.push_out(connection, b"cold%d-" % attempt, mebibytes, exptime, READ_AGAIN_AFTER)
             before = self.number(connection, b"get_extstore")
             keys = list(items)
             found = [answer for start in range(0, len(keys), 100)
