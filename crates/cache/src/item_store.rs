@@ -118,8 +118,13 @@ impl ItemStore {
 
     /// The warmth of an entry after an overwrite, which counts as a use of the item.
     pub(crate) fn warmer(&self, entry: &Entry) -> u8 {
-        let counts = !is_correlated(&self.memory, entry.location);
-        (entry.warmth + u8::from(counts)).min(WARMTH_MAX)
+        (entry.warmth + u8::from(self.uses_count(entry.location))).min(WARMTH_MAX)
+    }
+
+    /// Whether a read or an overwrite of the item at `at` raises the warmth of its entry.
+    #[inline]
+    pub(crate) fn uses_count(&self, at: Location) -> bool {
+        !is_correlated(&self.memory, at)
     }
 
     /// Compares keys for the index, by reading the records.
@@ -366,7 +371,7 @@ impl HoldsKey for KeyReader<'_, '_> {
 
     #[inline]
     fn reads_count(&self, at: Location) -> bool {
-        !is_correlated(&self.store.memory, at)
+        self.store.uses_count(at)
     }
 
     #[inline]

@@ -657,8 +657,6 @@ mod tests {
             counts
         };
         assert!(counts(before), "no column was wanted then");
-        assert!(columns.iter().all(|(_, at)| !counts(*at)));
-        store.want_new_columns(2);
         assert_eq!([0, 1, 2].map(|nth: usize| counts(columns[nth].1)), [true, false, false]);
         let survivors = store.take_column_near(NodeId::default(), 0).expect("a free column");
         set_queue(&store, &survivors, Queue::Main);

@@ -439,20 +439,12 @@ fn slot_among<const N: usize>(
     words.find(|(_, word)| format.is_at(*word, hash, at))
 }
 
-/// Raises the warmth of `word` in `slot`, if it can rise and `counts` says that a read of the record counts.
+/// Raises the warmth of `word` in `slot`, if it can rise and `counts` says that a read of the record counts. A
+/// compare-and-swap is needed because a writer may replace the entry at this moment. Relaxed suffices: a
+/// read-modify-write passes on the Release of the store it builds on, and warmth orders nothing.
 #[inline(always)]
 fn mark(format: Format, slot: &AtomicU64, word: u64, counts: impl FnOnce(Location) -> bool) {
-    if warmth_of(word) < WARMTH_MAX {
-        raise(format, slot, word, counts);
-    }
-}
-
-/// Apart from [`mark`], so that what few hits need takes no register from the others. A compare-and-swap is needed
-/// because a writer may replace the entry at this moment. Relaxed suffices: a read-modify-write passes on the Release
-/// of the store it builds on, and warmth orders nothing.
-#[inline(never)]
-fn raise(format: Format, slot: &AtomicU64, word: u64, counts: impl FnOnce(Location) -> bool) {
-    if counts(format.unpack(word).location) {
+    if warmth_of(word) < WARMTH_MAX && counts(format.unpack(word).location) {
         let _ = slot.compare_exchange(word, word + WARMTH_ONE, Ordering::Relaxed, Ordering::Relaxed);
     }
 }

@@ -57,8 +57,8 @@ pub struct Arm {
     /// (O'Neil, O'Neil and Weikum, SIGMOD 1993, section 2.1.1); Clock2Q+ has it as a window of half of its small queue
     /// (arXiv 2511.21958).
     pub correlated: f64,
-    /// While the main queue has room, every other key goes on to it, whether anything is known of it or not. In a loop
-    /// that is larger than the cache nothing is ever known of any key.
+    /// While the main queue has room, half of all keys, always the same ones, go on to it, whether anything is known of
+    /// them or not. In a loop that is larger than the cache nothing is ever known of any key.
     pub fills: bool,
 }
 
@@ -137,7 +137,7 @@ impl Arm {
     pub fn promote(&self, key: KeyHash, warmth: u8, ghost: &mut Ghost, terms: Terms) -> Option<u8> {
         let stays = warmth >= self.reads
             || ghost.take(key).is_some_and(|age| age <= terms.age_max)
-            || terms.takes_half && is_of_half(key);
+            || terms.lets_in(key);
         stays.then_some(if self.keeps_reads { warmth.saturating_sub(1) } else { 0 })
     }
 
@@ -158,9 +158,12 @@ pub struct Terms {
     takes_half: bool,
 }
 
-/// Whether the key is one of a half of all keys that never changes.
-fn is_of_half(key: KeyHash) -> bool {
-    scramble(key.0) & 1 != 0
+impl Terms {
+    /// Whether the key needs nothing: it is one of half of all keys, always the same ones.
+    #[inline]
+    pub fn lets_in(&self, key: KeyHash) -> bool {
+        self.takes_half && scramble(key.0) & 1 != 0
+    }
 }
 
 /// Counts how often the main queue was swept, and how many evictions a sweep of all of it took.

@@ -106,7 +106,10 @@ impl ItemStore {
             }
         }
         let taken = self.take_column_with(node, cas, counters)?;
-        if self.new_columns().opened(taken.id(), taken.birth()) {
+        let ended = |column, birth| end_correlated(&self.memory, column, birth);
+        let mut new_columns = self.new_columns();
+        if new_columns.opened(taken.id(), taken.birth(), ended) {
+            // Under the lock, so that no other thread ends the period before it begins.
             begin_correlated(&self.memory, taken.id());
         }
         Some(taken)

@@ -14,12 +14,14 @@ pub struct NewColumns {
 }
 
 impl NewColumns {
-    /// A column of new items was opened. Returns whether its correlated period begins.
-    pub fn opened(&mut self, column: ColumnId, birth: u64) -> bool {
+    /// A column of new items was opened. Calls `ended` as [`NewColumns::want`] does. Returns whether the correlated
+    /// period of the new one begins.
+    pub fn opened(&mut self, column: ColumnId, birth: u64, ended: impl FnMut(ColumnId, u64)) -> bool {
         let begins = self.wanted > 0;
         if begins {
             self.columns.push_back((column, birth));
         }
+        self.want(self.wanted, ended);
         begins
     }
 
@@ -44,17 +46,20 @@ mod tests {
             new.want(wanted, |column, birth| ended.push((column.0, birth)));
             ended
         };
-        assert!(!new.opened(ColumnId(9), 1), "none is wanted");
+        let open = |new: &mut NewColumns, column, birth| {
+            let mut ended = Vec::new();
+            let begins = new.opened(ColumnId(column), birth, |column, birth| ended.push((column.0, birth)));
+            (begins, ended)
+        };
+        assert_eq!(open(&mut new, 9, 1), (false, vec![]), "none is wanted");
         assert_eq!(now(&mut new, 2), []);
-        for birth in 2..6 {
-            assert!(new.opened(ColumnId(birth as u32), birth));
-        }
-        assert_eq!(now(&mut new, 2), [(2, 2), (3, 3)]);
-        assert_eq!(now(&mut new, 1), [(4, 4)]);
+        assert_eq!(open(&mut new, 2, 2), (true, vec![]));
+        assert_eq!(open(&mut new, 3, 3), (true, vec![]));
+        assert_eq!(open(&mut new, 4, 4), (true, vec![(2, 2)]));
+        assert_eq!(now(&mut new, 1), [(3, 3)]);
         assert_eq!(now(&mut new, 3), []);
-        assert!(new.opened(ColumnId(2), 6));
-        assert_eq!(now(&mut new, 0), [(5, 5), (2, 6)]);
-        assert!(!new.opened(ColumnId(2), 7));
-        assert_eq!(now(&mut new, 0), []);
+        assert_eq!(open(&mut new, 2, 5), (true, vec![]));
+        assert_eq!(now(&mut new, 0), [(4, 4), (2, 5)]);
+        assert_eq!(open(&mut new, 2, 6), (false, vec![]));
     }
 }

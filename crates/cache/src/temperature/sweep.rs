@@ -136,7 +136,8 @@ impl Sweep {
         let terms = arm.terms(is_full, &self.ghost, &self.round);
         for (level, item) in self.batch.levels.iter_mut().zip(items) {
             let stays = arm.promote(item.hash, *level, &mut self.ghost, terms);
-            self.stats.ghost_hits += u64::from(stays.is_some() && *level < arm.reads);
+            let came_back = stays.is_some() && *level < arm.reads && !terms.lets_in(item.hash);
+            self.stats.ghost_hits += u64::from(came_back);
             *level = if stays.is_some() { (*level).max(1) } else { 0 };
             self.batch.kept.push(if self.record.is_none() { stays.unwrap_or(0) } else { 0 });
         }

@@ -68,6 +68,27 @@ fn columns_that_were_judged_before_the_number_of_items_was_known_do_no_harm() {
 }
 
 #[test]
+fn an_arm_says_how_many_of_the_newest_columns_do_not_count_reads() {
+    let of_share = Arm::of_share(0.2);
+    for (arm, expected) in [(of_share, 0), (Arm { correlated: 0.5, ..of_share }, 4)] {
+        let mut sweep = Sweep::of(&[arm]);
+        (0..40).for_each(|nth| sweep.sealed(ColumnId(nth), nth.into(), Queue::Probation));
+        assert_eq!(sweep.correlated_columns(), expected);
+    }
+}
+
+#[test]
+fn what_an_arm_lets_in_for_nothing_is_no_hit_of_the_ghost() {
+    let mut sweep = Sweep::of(&[Arm { fills: true, ..Arm::of_share(0.1) }]);
+    sweep.fit(1000);
+    sweep.sealed(ColumnId(1), 1, Queue::Probation);
+    let items: Vec<_> = (0..100).map(|nth| item(nth, 0)).collect();
+    let kept = verdicts(&mut sweep, Queue::Probation, &items);
+    assert!((30..70).contains(&kept.iter().filter(|verdict| **verdict == KEEP).count()));
+    assert_eq!(sweep.stats().ghost_hits, 0);
+}
+
+#[test]
 fn an_item_that_was_evicted_lately_is_kept_when_it_comes_back() {
     let mut sweep = Sweep::by_entry();
     sweep.fit(1000);

@@ -1,7 +1,6 @@
 //! Lookups: one key at a time, or many keys in stages.
 
 use super::Worker;
-use crate::column_group::is_correlated;
 use crate::flash_level::expiry_of;
 use crate::item_store::Life;
 use crate::penalties::remembered;
@@ -117,8 +116,7 @@ impl<'w> Lookup<'w> {
     #[inline(always)]
     pub(super) fn take(&self, hash: KeyHash, seen: TagMatch, key: &[u8]) -> Option<Hit<'w>> {
         let hit = self.worker.read(&self.guard, self.index_lookup.location(seen), key)?;
-        let memory = &self.worker.cache.store.memory;
-        self.index_lookup.mark(seen, |at| !is_correlated(memory, at));
+        self.index_lookup.mark(seen, |at| self.worker.cache.store.uses_count(at));
         Some(self.worker.noted(hash, hit))
     }
 }
@@ -134,11 +132,10 @@ impl Worker {
     /// marked as used. After `None` the caller asks [`Worker::get`], for the key may be present all the same.
     #[inline(always)]
     pub fn confirm(&self, hash: KeyHash, seen: TagMatch, key: &[u8]) -> Option<Hit<'_>> {
-        let index = &self.cache.store.index;
-        let hit = self.read(&self.reader.pin(), index.location(seen), key)?;
+        let store = &self.cache.store;
+        let hit = self.read(&self.reader.pin(), store.index.location(seen), key)?;
         // The entry is looked at once more: another request of the batch may have answered with a newer item.
-        let memory = &self.cache.store.memory;
-        index.confirm(hash, seen, |at| !is_correlated(memory, at)).then(|| self.noted(hash, hit))
+        store.index.confirm(hash, seen, |at| store.uses_count(at)).then(|| self.noted(hash, hit))
     }
 
     #[inline(always)]
@@ -228,5 +225,36 @@ impl Worker {
             self.changed_in_place(hash, &item);
         }
         is_won
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Cache, CacheOptions, GetBatch, Store, StoreOutcome};
+    use larder_index::LookupStage;
+
+    #[test]
+    fn no_way_to_read_an_item_of_a_new_column_warms_it() {
+        for (new_columns, expected) in [(0, 3), (2, 0)] {
+            let options = CacheOptions { limit_bytes: 16 << 20, workers: 1, ..CacheOptions::default() };
+            let cache = Cache::new(options).expect("a small cache can be made");
+            cache.store.want_new_columns(new_columns);
+            let (mut worker, key) = (cache.worker(), b"key".as_slice());
+            let hash = cache.hash(key);
+            let stored = worker.store(&Store::set(key, hash, b"value"));
+            assert!(matches!(stored, StoreOutcome::Stored { .. }));
+            assert!(worker.get(hash, key).is_some());
+            GetBatch::default().get(&worker, &[key], |_, hit| assert!(hit.is_some()));
+            let lookup = worker.lookup();
+            let LookupStage::Matched(seen) = lookup.locate(hash, lookup.prefetch_bucket(hash)) else {
+                panic!("the only key is in its bucket");
+            };
+            let hit = lookup.confirm(hash, seen, key).expect("it is there");
+            assert_eq!(
+                cache.store.index.warmth_at(hash, hit.at),
+                Some(expected),
+                "{new_columns} new columns"
+            );
+        }
     }
 }

@@ -235,12 +235,14 @@ impl Columns {
     /// more.
     fn begin_correlated(&mut self, open: u32) {
         let (new, columns) = (&mut self.filled.new, &mut self.columns);
-        let begins = new.opened(ColumnId(open), columns[open as usize].birth);
-        columns[open as usize].is_correlated = begins;
-        new.want(self.temperature.correlated_columns(), |column, birth| {
+        let birth = columns[open as usize].birth;
+        let mut ended = |column: ColumnId, birth| {
             let column = &mut columns[column.0 as usize];
             column.is_correlated &= column.birth != birth;
-        });
+        };
+        new.want(self.temperature.correlated_columns(), &mut ended);
+        let begins = new.opened(ColumnId(open), birth, ended);
+        columns[open as usize].is_correlated = begins;
     }
 
     /// Reclaims one column, like one pass of the server's keeper.
