@@ -143,3 +143,25 @@ impl Packing {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Cache, CacheOptions};
+
+    #[test]
+    fn a_value_that_was_given_up_is_gained_at_once_however_long_the_last_look_took() {
+        let options =
+            CacheOptions { limit_bytes: 16 << 20, workers: 1, evict: false, ..CacheOptions::default() };
+        let cache = Cache::new(options).expect("a small cache can be made");
+        let (mut worker, mut packing) = (cache.worker(), Packing::default());
+        let value = vec![1; 2 << 20];
+        let upload = worker.begin_upload(cache.hash(b"key"), value.len() as u32);
+        let mut upload = upload.expect("room for a value");
+        assert!(worker.fill_upload(&mut upload, &value));
+        assert!(!packing.pays(&cache.store, PackedFor::Writer, 0));
+        packing.looked.as_mut().expect("it looked").took = Duration::from_secs(3600);
+        worker.abandon_upload(upload);
+        assert!(packing.pays(&cache.store, PackedFor::Writer, 0));
+    }
+}

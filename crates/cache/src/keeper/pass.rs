@@ -521,9 +521,7 @@ impl Settle<'_, '_> {
                     self.replace(&mut bucket, &found, new, warmth);
                     return Emptied::Yes;
                 }
-                Some(new) => {
-                    guard.item(new).die();
-                }
+                Some(new) => store.was_given_up(guard.item(new).die().into(), counters),
                 None if life != Life::Live => {}
                 // Columns are on their way back and come as soon as every worker has passed a quiescent point. Warm
                 // items are not evicted just because the pass did not wait for that.

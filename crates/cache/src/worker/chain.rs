@@ -322,18 +322,19 @@ impl Worker {
         self.chain_died(upload.first);
     }
 
-    /// Counts every chunk from `first` on as dead. The chain was never published, so its bytes were never counted as
-    /// stored.
+    /// Counts every chunk from `first` on as dead. The chain was never published.
     pub(super) fn chain_died(&self, first: Location) {
         let guard = self.reader.pin();
+        let mut bytes = 0;
         let mut next = Some(first);
         while let Some(at) = next {
             let chunk = guard.chunk(at);
             // A published item may have chunks with the same chain number, for example after an append was done over.
             // Without the mark, the pass would take this chunk for one of them.
-            guard.item(at).die();
+            bytes += u64::from(guard.item(at).die());
             next = chunk.next;
         }
+        self.cache.store.was_given_up(bytes, self.counters());
     }
 
     /// Places a long value that is here already: its chunks, then their owner record. The upload that is returned pins

@@ -74,13 +74,13 @@ impl Settle<'_, '_> {
         };
         let mut bucket = store.index.lock(hash);
         let Some(found) = bucket.find_at(owner) else {
-            self.chain_died(copied);
+            self.give_up(copied);
             return Emptied::Yes;
         };
         let (life, warmth) = (store.life(owner, &item), found.entry.warmth);
         let copy = if life == Life::Live { self.copy(owner, &item, warmth, Some(copied)) } else { None };
         let Some(new) = copy else {
-            self.chain_died(copied);
+            self.give_up(copied);
             if life == Life::Live {
                 return Emptied::NoRoom;
             }
@@ -92,9 +92,11 @@ impl Settle<'_, '_> {
         store.commit_chunks(self.guard, new);
         self.replace(&mut bucket, &found, new, warmth);
         drop(bucket);
-        self.chain_died(first);
         let mut thinned = Vec::new();
-        self.each_chunk(first, |chunk| thinned.push(store.memory.column_of(chunk.location())));
+        self.each_chunk(first, |chunk| {
+            chunk.die();
+            thinned.push(store.memory.column_of(chunk.location()));
+        });
         self.thinned.append(&mut thinned);
         Emptied::Yes
     }
@@ -108,7 +110,7 @@ impl Settle<'_, '_> {
             let chunk = self.guard.chunk(at);
             let Some(mut space) = self.reserve_chunk(hash, &chunk, cas) else {
                 drop(last);
-                copied.into_iter().for_each(|copied| self.chain_died(copied));
+                copied.into_iter().for_each(|copied| self.give_up(copied));
                 return None;
             };
             space.write(0, chunk.bytes);
@@ -142,9 +144,11 @@ impl Settle<'_, '_> {
         }
     }
 
-    /// Counts each chunk from `first` on as dead.
-    fn chain_died(&self, first: Location) {
-        self.each_chunk(first, |chunk| chunk.die());
+    /// Counts each chunk of a copy that no entry leads to as dead.
+    fn give_up(&self, first: Location) {
+        let mut bytes = 0;
+        self.each_chunk(first, |chunk| bytes += u64::from(chunk.die()));
+        self.levels.store.was_given_up(bytes, self.counters);
     }
 
     /// Calls `f` with each chunk from `first` on.
