@@ -111,6 +111,8 @@ counters! {
     bytes_stored,
     /// Bytes of items that were deleted, replaced, evicted or expired.
     bytes_died,
+    /// Bytes of values that were given up before they were stored, and of copies that came too late.
+    bytes_given_up,
     /// Items evicted to make room.
     evictions,
     /// Evicted items that were never read.
@@ -286,9 +288,11 @@ impl CounterBlocks {
         stored.saturating_sub(died)
     }
 
-    /// Bytes of all items that have died.
+    /// Bytes of all records that have died, whether an entry ever led to them or not.
     pub(crate) fn died_bytes(&self) -> u64 {
-        self.blocks.iter().fold(0, |died, block| died.wrapping_add(block.bytes_died.get()))
+        self.blocks.iter().fold(0, |died, block| {
+            died.wrapping_add(block.bytes_died.get()).wrapping_add(block.bytes_given_up.get())
+        })
     }
 }
 

@@ -238,12 +238,6 @@ impl ItemStore {
         counters.bytes_died.add(guard.item(at).die().into());
     }
 
-    /// Counts bytes that were placed and died before an entry led to them: they were stored, and have died.
-    pub(crate) fn was_given_up(&self, bytes: u64, counters: &Counters) {
-        counters.bytes_stored.add(bytes);
-        counters.bytes_died.add(bytes);
-    }
-
     /// Changes the expiry of an item in place, and that of its chunks. Returns false if its record has no word for it.
     /// The caller holds the writer bit of the item's bucket, or the item was not published yet.
     pub(crate) fn set_expiry(&self, guard: &Guard<'_>, at: Location, expiry: Expiry) -> bool {

@@ -81,6 +81,7 @@ impl Packing {
     /// Whether enough can be gained, where `open_bytes` are free in the column that is being filled.
     pub(super) fn pays(&mut self, store: &ItemStore, wanted: PackedFor, open_bytes: u64) -> bool {
         let needed = needed_bytes(store, wanted);
+        self.forget_gone(store);
         if self.gain_bytes + open_bytes < needed {
             self.look(store);
         }
@@ -115,13 +116,21 @@ impl Packing {
 
     /// The next column. The caller empties it, or gives it back.
     pub(super) fn next(&mut self, store: &ItemStore) -> Option<ColumnId> {
-        while let Some((gain_before, column, birth)) = self.next.pop() {
+        self.forget_gone(store);
+        let (gain_before, column, _) = self.next.pop()?;
+        self.gain_bytes = self.gain_bytes.saturating_sub(gain_before);
+        Some(column)
+    }
+
+    /// Forgets columns that were taken anew since the last look, until the next one can be emptied. Otherwise what was
+    /// known would seem to be enough, and none of it be there.
+    fn forget_gone(&mut self, store: &ItemStore) {
+        while let Some(&(gain_before, column, birth)) = self.next.last()
+            && (store.memory.column(column).birth() != birth || gain(store, column).is_none())
+        {
+            self.next.pop();
             self.gain_bytes = self.gain_bytes.saturating_sub(gain_before);
-            if store.memory.column(column).birth() == birth && gain(store, column).is_some() {
-                return Some(column);
-            }
         }
-        None
     }
 
     /// More can be gained of a column than at the last look.
@@ -147,21 +156,51 @@ impl Packing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Cache, CacheOptions};
+    use crate::keeper::time_slice::{Pace, TimeSlice};
+    use crate::{Cache, CacheOptions, Upload, Worker};
+    use std::sync::Arc;
 
-    #[test]
-    fn a_value_that_was_given_up_is_gained_at_once_however_long_the_last_look_took() {
+    fn cache() -> Arc<Cache> {
         let options =
             CacheOptions { limit_bytes: 16 << 20, workers: 1, evict: false, ..CacheOptions::default() };
-        let cache = Cache::new(options).expect("a small cache can be made");
-        let (mut worker, mut packing) = (cache.worker(), Packing::default());
+        Cache::new(options).expect("a small cache can be made")
+    }
+
+    /// A long value that is not stored yet.
+    fn upload(cache: &Cache, worker: &mut Worker) -> Upload {
         let value = vec![1; 2 << 20];
         let upload = worker.begin_upload(cache.hash(b"key"), value.len() as u32);
         let mut upload = upload.expect("room for a value");
         assert!(worker.fill_upload(&mut upload, &value));
+        upload
+    }
+
+    #[test]
+    fn a_value_that_was_given_up_is_gained_at_once_however_long_the_last_look_took() {
+        let (cache, mut packing) = (cache(), Packing::default());
+        let mut worker = cache.worker();
+        let upload = upload(&cache, &mut worker);
         assert!(!packing.pays(&cache.store, PackedFor::Writer, 0));
         packing.looked.as_mut().expect("it looked").took = Duration::from_secs(3600);
         worker.abandon_upload(upload);
         assert!(packing.pays(&cache.store, PackedFor::Writer, 0));
+    }
+
+    #[test]
+    fn what_pays_is_there_although_the_columns_of_the_last_look_were_taken_anew() {
+        let (cache, mut packing) = (cache(), Packing::default());
+        let mut worker = cache.worker();
+        let given_up = upload(&cache, &mut worker);
+        worker.abandon_upload(given_up);
+        assert!(packing.pays(&cache.store, PackedFor::Writer, 0));
+        {
+            let mut keeper = cache.keeper.lock();
+            assert!(keeper.can_pack(&cache.store, PackedFor::Writer));
+            while keeper.pack(cache.levels(), &mut TimeSlice::begin(Pace::Hurried)) {}
+        }
+        let given_up = upload(&cache, &mut worker);
+        worker.abandon_upload(given_up);
+        assert!(packing.pays(&cache.store, PackedFor::Writer, 0));
+        assert!(packing.next(&cache.store).is_some());
     }
 }

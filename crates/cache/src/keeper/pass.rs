@@ -521,7 +521,7 @@ impl Settle<'_, '_> {
                     self.replace(&mut bucket, &found, new, warmth);
                     return Emptied::Yes;
                 }
-                Some(new) => store.was_given_up(guard.item(new).die().into(), counters),
+                Some(new) => counters.bytes_given_up.add(guard.item(new).die().into()),
                 None if life != Life::Live => {}
                 // Columns are on their way back and come as soon as every worker has passed a quiescent point. Warm
                 // items are not evicted just because the pass did not wait for that.

@@ -322,7 +322,8 @@ impl Worker {
         self.chain_died(upload.first);
     }
 
-    /// Counts every chunk from `first` on as dead. The chain was never published.
+    /// Counts every chunk from `first` on as dead. The chain was never published, so its bytes were never counted as
+    /// stored.
     pub(super) fn chain_died(&self, first: Location) {
         let guard = self.reader.pin();
         let mut bytes = 0;
@@ -334,7 +335,7 @@ impl Worker {
             bytes += u64::from(guard.item(at).die());
             next = chunk.next;
         }
-        self.cache.store.was_given_up(bytes, self.counters());
+        self.counters().bytes_given_up.add(bytes);
     }
 
     /// Places a long value that is here already: its chunks, then their owner record. The upload that is returned pins

@@ -267,9 +267,6 @@ impl Worker {
         };
         let mut started = None;
         let mut waits = 0;
-        // Whether the last look found nothing that could give room. What comes back while a worker looks may be with
-        // another worker at once, and dead there a moment later: only the second such look in a row tells.
-        let mut was_in_vain = false;
         loop {
             let cas = self.cas_numbers.base(self.cache.store.last_cas());
             if let Some(open) = self.cache.store.take_column(self.node, cas, left_free, self.counters()) {
@@ -280,11 +277,7 @@ impl Worker {
                 return Some(open);
             }
             if !self.cache.keeper.can_help(self.cache.levels()) {
-                if was_in_vain {
-                    return None;
-                }
-                was_in_vain = true;
-                continue;
+                return None;
             }
             let started = *started.get_or_insert_with(|| {
                 self.counters().starved.add(1);
@@ -320,10 +313,9 @@ impl Worker {
                 && memory.releasing_slabs() == 0
                 && (is_urgent || self.cache.demoter.is_none())
                 && !self.cache.levels().waits_for_flash();
-            if is_late || is_hopeless && was_in_vain {
+            if is_hopeless || is_late {
                 return None;
             }
-            was_in_vain = is_hopeless;
             waits += 1;
             self.offline();
             if waits > ROOM_YIELDS {

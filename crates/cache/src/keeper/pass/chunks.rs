@@ -148,7 +148,7 @@ impl Settle<'_, '_> {
     fn give_up(&self, first: Location) {
         let mut bytes = 0;
         self.each_chunk(first, |chunk| bytes += u64::from(chunk.die()));
-        self.levels.store.was_given_up(bytes, self.counters);
+        self.counters.bytes_given_up.add(bytes);
     }
 
     /// Calls `f` with each chunk from `first` on.
