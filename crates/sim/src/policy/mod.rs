@@ -11,7 +11,6 @@
 
 mod arc;
 mod clock;
-mod clock2q_plus;
 mod frame;
 mod heap;
 mod hyperbolic;
@@ -79,10 +78,8 @@ pub fn build(name: &str, capacity: u64, seed: u64) -> Result<Box<dyn Policy>, St
         "arc" => Box::new(Framed::new(capacity, arc::LISTS, arc::Arc::default())),
         "lirs" => Box::new(Framed::new(capacity, lirs::LISTS, lirs::Lirs::new())),
         "lfu" => Box::new(Framed::new(capacity, 0, ranked::Lfu::new())),
-        "s3-fifo" => Box::new(Framed::new(capacity, s3_fifo::LISTS, s3_fifo::S3Fifo::default())),
-        "clock2q+" => {
-            Box::new(Framed::new(capacity, clock2q_plus::LISTS, clock2q_plus::Clock2QPlus::default()))
-        }
+        "s3-fifo" => Box::new(Framed::new(capacity, s3_fifo::LISTS, s3_fifo::S3Fifo::new())),
+        "clock2q+" => Box::new(Framed::new(capacity, s3_fifo::LISTS, s3_fifo::S3Fifo::clock2q_plus())),
         "sieve" => Box::new(Framed::new(capacity, clock::LISTS, clock::Sieve::default())),
         "w-tinylfu" => Box::new(Framed::new(capacity, tiny_lfu::LISTS, tiny_lfu::TinyLfu::new())),
         "lhd" => Box::new(Framed::new(capacity, 0, lhd::Lhd::new(capacity, seed))),

@@ -102,15 +102,26 @@ pub(super) fn arc(capacity: u64) -> Box<dyn Twin> {
     Queues::boxed(capacity, 4, 2, Arc { p: 0.0, in_b2: false })
 }
 
-/// 0 = small, 1 = main, 2 = ghosts.
+/// 0 = small, 1 = main, 2 = ghosts. The newest is in front.
 struct S3Fifo {
+    uses_for_main: u32,
+    uses_max: u32,
+    has_window: bool,
     has_evicted: bool,
+    /// Keys and sizes that have entered the small queue, the newest in front.
+    entered: Vec<(u32, u32)>,
 }
 
 impl Rules for S3Fifo {
     fn hit(q: &mut Queues<S3Fifo>, queue: usize, position: usize, _: &Access) {
+        let id = q.queues[queue][position].id;
+        let later = q.policy.entered.iter().take_while(|entered| entered.0 != id);
+        let is_new = later.map(|entered| u64::from(entered.1)).sum::<u64>() <= q.capacity / 10 / 2;
+        if q.policy.has_window && queue == 0 && is_new {
+            return;
+        }
         let item = &mut q.queues[queue][position];
-        item.uses = (item.uses + 1).min(3);
+        item.uses = (item.uses + 1).min(q.policy.uses_max);
     }
     fn miss(q: &mut Queues<S3Fifo>, ghost: Option<(usize, usize)>, access: &Access) {
         if let Some((queue, position)) = ghost {
@@ -118,7 +129,11 @@ impl Rules for S3Fifo {
         }
         q.make_room(access.size);
         let warms_up = !q.policy.has_evicted && sum(&q.queues[0]) >= q.capacity / 10;
-        q.put(usize::from(ghost.is_some() || warms_up), access);
+        let to_main = ghost.is_some() || warms_up;
+        if !to_main {
+            q.policy.entered.insert(0, (access.id, access.size));
+        }
+        q.put(usize::from(to_main), access);
     }
     fn evict(q: &mut Queues<S3Fifo>) {
         q.policy.has_evicted = true;
@@ -132,7 +147,7 @@ impl Rules for S3Fifo {
             return;
         }
         while let Some(oldest) = q.queues[0].last_mut() {
-            if oldest.uses < 2 {
+            if oldest.uses < q.policy.uses_for_main {
                 q.pass(0, 2);
                 break;
             }
@@ -144,58 +159,15 @@ impl Rules for S3Fifo {
 }
 
 pub(super) fn s3_fifo(capacity: u64) -> Box<dyn Twin> {
-    Queues::boxed(capacity, 3, 2, S3Fifo { has_evicted: false })
-}
-
-/// 0 = small, 1 = main, 2 = ghosts. The newest is in front.
-struct Clock2QPlus {
-    has_evicted: bool,
-    /// Keys and sizes that have entered the small queue, the newest in front.
-    entered: Vec<(u32, u32)>,
-}
-
-impl Rules for Clock2QPlus {
-    fn hit(q: &mut Queues<Clock2QPlus>, queue: usize, position: usize, _: &Access) {
-        let id = q.queues[queue][position].id;
-        let later = q.policy.entered.iter().take_while(|entered| entered.0 != id);
-        let is_burst =
-            queue == 0 && later.map(|entered| u64::from(entered.1)).sum::<u64>() <= q.capacity / 10 / 2;
-        q.queues[queue][position].uses |= u32::from(!is_burst);
-    }
-    fn miss(q: &mut Queues<Clock2QPlus>, ghost: Option<(usize, usize)>, access: &Access) {
-        if let Some((queue, position)) = ghost {
-            q.queues[queue].remove(position);
-        }
-        q.make_room(access.size);
-        let warms_up = !q.policy.has_evicted && sum(&q.queues[0]) >= q.capacity / 10;
-        let to_main = ghost.is_some() || warms_up;
-        if !to_main {
-            q.policy.entered.insert(0, (access.id, access.size));
-        }
-        q.put(usize::from(to_main), access);
-    }
-    fn evict(q: &mut Queues<Clock2QPlus>) {
-        q.policy.has_evicted = true;
-        let main_is_over = sum(&q.queues[1]) > q.capacity - q.capacity / 10;
-        let from = usize::from(main_is_over || q.queues[0].is_empty());
-        while let Some(oldest) = q.queues[from].last_mut().filter(|oldest| oldest.uses > 0) {
-            oldest.uses = 0;
-            q.pass(from, 1);
-            if from == 0 && q.queues[0].is_empty() {
-                return;
-            }
-        }
-        if from == 0 {
-            q.pass(0, 2);
-            q.trim(2, q.capacity * 9 / 10);
-        } else {
-            q.queues[1].pop();
-        }
-    }
+    let rules =
+        S3Fifo { uses_for_main: 2, uses_max: 3, has_window: false, has_evicted: false, entered: vec![] };
+    Queues::boxed(capacity, 3, 2, rules)
 }
 
 pub(super) fn clock2q_plus(capacity: u64) -> Box<dyn Twin> {
-    Queues::boxed(capacity, 3, 2, Clock2QPlus { has_evicted: false, entered: vec![] })
+    let rules =
+        S3Fifo { uses_for_main: 1, uses_max: 1, has_window: true, has_evicted: false, entered: vec![] };
+    Queues::boxed(capacity, 3, 2, rules)
 }
 
 /// 0 = window, 1 = probation, 2 = protected. The sketch is the policy's own; its own tests compare it with an exact
