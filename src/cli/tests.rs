@@ -123,7 +123,7 @@ fn flags_of_memory_and_limits() {
     sets("--keep /dev/shm/larder", |s| s.keep = Some("/dev/shm/larder".into()));
     sets("-e /dev/shm/larder", |s| s.keep = Some("/dev/shm/larder".into()));
     sets("--column-bytes 64k", |s| s.column_bytes = Some(65536));
-    sets("--placement off", |s| s.placement = Placement::Off);
+    sets("--placement column", |s| s.placement = Placement::Column);
     sets("--hashpower 20", |s| s.hashpower = Some(20));
     sets("-c 5 -t 2 -R 3", |s| (s.connections_max, s.threads, s.requests_per_event) = (5, 2, 3));
     sets("--maxconns-fast=false --idle-timeout 60", |s| (s.maxconns_fast, s.idle_timeout_s) = (false, 60));

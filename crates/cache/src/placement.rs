@@ -5,10 +5,10 @@
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Placement {
     /// Items stay where they were stored until their column is reclaimed.
+    #[default]
     Off,
     /// Hot items are moved to columns of their own, which are beside each other, and a pass moves items of like warmth
     /// to the same columns.
-    #[default]
     Column,
 }
 

@@ -137,9 +137,9 @@ pub(super) static ROWS: &[Row] = &[
         help: "size of a column, the unit in which memory is filled and reclaimed: a power of two from 32k to 1m; \
                derived from the CPU cache if not given",
         value: at!(column_bytes, Maybe(COLUMN)), ..MEMORY },
-    Row { name: "placement", takes: Value("NAME"), example: "off",
-        help: "where items stand that are moved: column (hot items in columns of their own, also while there is room) \
-               or off (items stay where they were stored until their column is reclaimed)",
+    Row { name: "placement", takes: Value("NAME"), example: "column",
+        help: "where items stand that are moved: off (items stay where they were stored until their column is \
+               reclaimed) or column (hot items in columns of their own, also while there is room)",
         value: at!(placement, named!(Placement)), ..MEMORY },
     Row { name: "hashpower", option: Some("hashpower"), takes: Value("NUM"), example: "22",
         help: "initial size of the index as a power of two, 12 to 32: 22 means 4 million items; the index begins \
