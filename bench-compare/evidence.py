@@ -207,14 +207,15 @@ def seconds_of(run, data):
 
 def command_text(run):
     """The command of a run, for people."""
-    text = " ".join(run["command"]).replace("{bin}", "target/release").replace("{examples}", "target/release/examples")
+    text = " ".join(run["command"]).replace("{examples}", "target/release/examples")
     if "each" in run:
         text = text.replace("{each}", "EACH").replace("{args}", "EACH")
         names = [one if isinstance(one, str) else " ".join(one["args"]) for one in run["each"]]
         text += "` with EACH `" + "`, `".join(names)
     for name, values in run.get("product", {}).items():
         text = text.replace("{%s}" % name, name.upper()) + "` with %s `" % name.upper() + "`, `".join(map(str, values))
-    text = text.replace("{traces}", "$TRACES").replace("{plain}", "$TRACES")
+    for name, shown in (("traces", "$TRACES"), ("plain", "$TRACES"), ("bin", "target/release"), ("folder", "FOLDER")):
+        text = text.replace("{%s}" % name, shown)
     return re.sub(r" --json (-|\{out\})", "", text).replace("|", "\\|")
 
 
@@ -302,7 +303,7 @@ class Runner:
     def words(self, run, part_fills, part_words):
         """The command of a run, or of one of its parts."""
         fills = {"bin": self.options.target, "examples": os.path.join(self.options.target, "examples"),
-                 "traces": self.options.traces or "", "plain": self.folder, "out": self.out(run),
+                 "traces": self.options.traces or "", "plain": self.folder, "folder": self.folder, "out": self.out(run),
                  "peers": ".tools/peers", **part_fills}  # fmt: skip
         for word in run["command"]:
             # What stands alone for a part may be several words.
@@ -427,6 +428,8 @@ def main():
     for name, reason in missing.items():
         if reason:
             print("%s: skipped: %s" % (name, reason), flush=True)
+            # What was named is wanted.
+            good &= name not in wanted
     with concurrent.futures.ThreadPoolExecutor(options.jobs if kind == "counted" else 1) as pool:
         begun = {pool.submit(runner.run, run): run for run in due if not missing[run["name"]]}
         for ended in concurrent.futures.as_completed(begun):
