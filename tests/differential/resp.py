@@ -265,7 +265,7 @@ class Reference:
 
     def __init__(self, path):
         self.port = support.free_port()
-        flags = ["--save", "", "--appendonly", "no", "--databases", "1", "--bind", "127.0.0.1"]
+        flags = ["--save", "", "--appendonly", "no", "--databases", "16", "--bind", "127.0.0.1"]
         command = [path, "--port", str(self.port)] + flags
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         support.until_no_error(lambda: Wire(self.port).close())

@@ -18,7 +18,7 @@ DECIMALS = (b"0", b"1.5", b"-2.25", b"0.1", b"3.0e3", b"1e400", b"-1e400", b"1e5
 VALUES = (b"", b"a", b"hello", b"10", b"-5", b"9223372036854775807", b"12.5", b"\x00\xff\x80", b"foobar",
           b"x" * 44, b"x" * 45, b"y" * 1000, b"z" * 17000, b"0" * 20, b"line\r\nline", b"1e3", b"007")
 PATTERNS = (b"*", b"k*", b"*a*", b"?*", b"[kx]*", b"k[^a]", b"\\k*", b"nothing", b"", b"k[a-c]", b"*1", b"K*")
-KEYS = (b"ka", b"kb", b"kc", b"x", b"", b"bin\x00\r\n\xff", b"L" * 251, b"L" * 250, b"M" * 3000, b"{t}1", b"{t}2")
+KEYS = (b"ka", b"kb", b"kc", b"x", b"", b"bin\x00\r\n\xff", b"L" * 251, b"L" * 246, b"M" * 3000, b"{t}1", b"{t}2")
 USUAL_KEYS = KEYS[:4]
 FAR_MS = b"9223372036854775807"
 FAR_S = b"9223372036854775"
@@ -136,8 +136,12 @@ class Chooser:
 
     def copy_options(self):
         """What follows the keys of a COPY."""
-        usual = ([], [b"REPLACE"], [b"DB", b"0"], [b"replace", b"DB", b"0"])
+        usual = ([], [b"REPLACE"], [b"DB", self.database()], [b"replace", b"DB", self.database()])
         return self.pick(usual, ([b"DB", b"-1"], [b"DB", b"x"], [b"nonsense"], [b"DB"]))
+
+    def database(self):
+        """The number of a database."""
+        return self.pick((b"0", b"0", b"1", b"2"), (b"-1", b"x", b"15", b"16"))
 
     def bit_range(self):
         """What follows the key of a BITCOUNT."""
@@ -197,7 +201,7 @@ class Chooser:
             (2, lambda: [b"RENAMENX", self.key(), self.key()]),
             (2, lambda: [b"COPY", self.key(), self.key()] + self.copy_options()),
             (2, lambda: [b"KEYS", self.pick(PATTERNS)]),
-            (1, lambda: [b"MOVE", self.key(), self.pick((b"0", b"x"))]),
+            (2, lambda: [b"MOVE", self.key(), self.database()]),
         )
 
     def of_times(self):
@@ -232,6 +236,7 @@ class Chooser:
             (3, lambda: self.pick(SERVER + (LOGINS if self.is_valkey else ()))),
             (1, lambda: self.pick(FLUSHES)),
             (1, lambda: [b"ECHO", self.value()]),
+            (4, lambda: [b"SELECT", self.database()]),
         )
 
     def request(self):

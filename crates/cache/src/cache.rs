@@ -22,7 +22,7 @@ use crate::transfers::Transfers;
 use crate::watches::Watches;
 use larder_allocation::{CostEvidence, WorthMode, WorthOptions};
 use larder_flash::Flash;
-use larder_item::{KeyHash, PrefixesFull};
+use larder_item::{KeyHash, PrefixesFull, covers};
 use larder_memory::PageKind;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -483,27 +483,23 @@ impl Cache {
 
     fn flush_now(&self) {
         // Before as well: a transaction that begins meanwhile must not find its keys unchanged and the items gone.
-        self.watches.note_flush(b"");
+        self.watches.note_flush(|_| true);
         self.levels().flush();
-        self.watches.note_flush(b"");
+        self.watches.note_flush(|_| true);
         self.sizing.clear();
         self.keeper.wake();
     }
 
-    /// `flush_prefix`: the items that are stored now and whose keys begin with `prefix` are gone, on flash too, also
-    /// after a restart. An empty prefix is that of all items.
+    /// `flush_prefix`: the items that are stored now and whose keys `prefix` [covers](larder_item::covers) are gone, on
+    /// flash too, also after a restart.
     ///
     /// # Errors
     /// As many prefixes are being deleted as there is room for: nothing is gone. Memory forgets a prefix within
     /// seconds, when the keeper has removed its items; flash when nothing is left that is as old as the delete.
     pub fn flush_prefix(&self, prefix: &[u8]) -> Result<(), PrefixesFull> {
-        if prefix.is_empty() {
-            self.flush_now();
-            return Ok(());
-        }
-        self.watches.note_flush(prefix);
+        self.watches.note_flush(|key| covers(prefix, key));
         self.levels().flush_prefix(prefix)?;
-        self.watches.note_flush(prefix);
+        self.watches.note_flush(|key| covers(prefix, key));
         self.keeper.wake();
         Ok(())
     }

@@ -99,7 +99,9 @@ pub use larder_allocation::{
 pub use larder_curve::{Point as CurvePoint, SampledCurve};
 pub use larder_flash::{Commit, Flash, Found, Listed as ListedOnFlash, Stamp};
 pub use larder_index::{BucketPosition, CURSOR_BITS, LookupStage, SubBucketPosition, TagMatch};
-pub use larder_item::{Expiry, FOLDED_KEY_BYTES, KEY_BYTES_MAX, KeyHash, Location, PrefixesFull, State};
+pub use larder_item::{
+    DATABASE_MARK, Expiry, FOLDED_KEY_BYTES, KEY_BYTES_MAX, KeyHash, Location, PrefixesFull, State, covers,
+};
 #[cfg(not(any(miri, loom)))]
 pub use larder_memory::check_keep_path;
 pub use larder_memory::{Alone, ColumnId, Gate, Item, Left, NodeId, NumaNodes, PagesWanted, Value};

@@ -134,14 +134,14 @@ impl Watches {
         }
     }
 
-    /// The items of all keys with this prefix were flushed.
-    pub(crate) fn note_flush(&self, prefix: &[u8]) {
+    /// The items of these keys were flushed.
+    pub(crate) fn note_flush(&self, is_flushed: impl Fn(&[u8]) -> bool) {
         if !self.extras.is_watched() {
             return;
         }
         for table in &self.tables {
             let mut table = table.lock().expect("no panic under this lock");
-            for row in table.values_mut().filter(|row| row.key.starts_with(prefix)) {
+            for row in table.values_mut().filter(|row| is_flushed(&row.key)) {
                 row.marks.flushes += 1;
             }
         }
@@ -166,7 +166,7 @@ mod tests {
         assert_ne!(watches.marks(a), first);
         assert_eq!(watches.marks(a), second);
         assert_eq!(watches.marks(b), other);
-        watches.note_flush(b"page:");
+        watches.note_flush(|key| key.starts_with(b"page:"));
         assert_eq!(watches.marks(a), Marks { changes: second.changes, flushes: 1 });
         assert_eq!(watches.marks(b), other);
         for hash in [a, a, b] {

@@ -27,7 +27,9 @@ pub use header::{
     LAST_ACCESS_MASK, State, VALUE_LENGTH_MAX, ValueLayout, word_count,
 };
 pub use location::{Location, UNIT_BYTES};
-pub use prefix::{PREFIX_TABLE_BYTES_MAX, PREFIXES_MAX, PrefixFloors, PrefixesFull, ROW_BYTES};
+pub use prefix::{
+    DATABASE_MARK, PREFIX_TABLE_BYTES_MAX, PREFIXES_MAX, PrefixFloors, PrefixesFull, ROW_BYTES, covers,
+};
 pub use time::{Expiry, RELATIVE_EXPTIME_MAX_S};
 
 /// Longest key of memcached's clients in bytes. The limit is memcached's (`memcached.h`, `KEY_MAX_LENGTH`).

@@ -13,6 +13,20 @@
 //!
 //! All prefixes in the table that a key begins with are one row and its parents. That row is the one with the highest
 //! prefix that is not above the key, or one of its parents. So a look costs one binary search.
+//!
+//! A prefix does not cover what stands in other databases: keys in which [`DATABASE_MARK`] follows it. So the empty
+//! prefix is database 0, `a:` database 0 of the tenant `a`, and `a:` with the mark behind it all others of this tenant.
+
+/// Stands before the keys of every database but 0 (`SELECT`), behind the name of the tenant if there is one; a byte
+/// with the number of the database follows. No text begins so: these bytes never occur in UTF-8.
+pub const DATABASE_MARK: [u8; 3] = [0xff, 0xfe, 0xfd];
+
+/// Whether `key` begins with `prefix` and is not of another database. There are none within a database but 0.
+#[inline]
+pub fn covers(prefix: &[u8], key: &[u8]) -> bool {
+    let is_of_database = || prefix.windows(DATABASE_MARK.len()).any(|bytes| bytes == DATABASE_MARK);
+    key.strip_prefix(prefix).is_some_and(|rest| !rest.starts_with(&DATABASE_MARK) || is_of_database())
+}
 
 /// The most rows of a table.
 pub const PREFIXES_MAX: usize = 256;
@@ -27,7 +41,7 @@ struct Row {
     prefix: Box<[u8]>,
     /// What the row was raised to.
     floor: u64,
-    /// The highest floor of the row and its parents.
+    /// The highest floor of the row and of those of its parents that cover its prefix.
     highest: u64,
     /// The parent's number.
     parent: Option<u16>,
@@ -57,12 +71,12 @@ impl PrefixFloors {
         PrefixFloors { rows: Vec::new(), bytes_max: bytes_max.min(PREFIX_TABLE_BYTES_MAX) }
     }
 
-    /// The highest floor of the prefixes that `key` begins with; 0 if there is none.
+    /// The highest floor of the prefixes that cover `key`; 0 if there is none.
     pub fn floor_of(&self, key: &[u8]) -> u64 {
         let behind = self.rows.partition_point(|row| &*row.prefix <= key);
         let mut number = behind.checked_sub(1);
         while let Some(row) = number.map(|number| &self.rows[number]) {
-            if key.starts_with(&row.prefix) {
+            if covers(&row.prefix, key) {
                 return row.highest;
             }
             number = row.parent.map(usize::from);
@@ -78,7 +92,7 @@ impl PrefixFloors {
         if self.floor_of(prefix) >= floor {
             return Ok(());
         }
-        let goes = |row: &Row| row.prefix.starts_with(prefix) && row.floor <= floor;
+        let goes = |row: &Row| covers(prefix, &row.prefix) && row.floor <= floor;
         let stays = || self.rows.iter().filter(|row| !goes(row));
         let bytes = stays().map(|row| ROW_BYTES + row.prefix.len()).sum::<usize>();
         if stays().count() >= PREFIXES_MAX || bytes + ROW_BYTES + prefix.len() > self.bytes_max {
@@ -123,8 +137,9 @@ impl PrefixFloors {
                 above.pop();
             }
             row.parent = above.last().copied();
-            row.highest =
-                row.parent.map_or(row.floor, |parent| row.floor.max(before[usize::from(parent)].highest));
+            let covering = above.iter().map(|&number| &before[usize::from(number)]);
+            let covering = covering.filter(|parent| covers(&parent.prefix, &row.prefix));
+            row.highest = covering.map(|parent| parent.floor).fold(row.floor, u64::max);
             above.push(number as u16);
         }
     }
@@ -166,20 +181,20 @@ mod tests {
 
     impl Slow {
         fn floor_of(&self, key: &[u8]) -> u64 {
-            let matching = self.0.iter().filter(|(prefix, _)| key.starts_with(prefix));
+            let matching = self.0.iter().filter(|(prefix, _)| covers(prefix, key));
             matching.map(|(_, floor)| *floor).max().unwrap_or(0)
         }
     }
 
-    /// All strings of the letters `a` to `c` with up to `bytes` bytes.
-    fn words(bytes: usize) -> Vec<Vec<u8>> {
+    /// All strings of up to `count` of the letters `a`, `b` and the mark of a database.
+    fn words(count: usize) -> Vec<Vec<u8>> {
         let mut all = vec![Vec::new()];
         let mut begin = 0;
-        for _ in 0..bytes {
+        for _ in 0..count {
             let end = all.len();
             for at in begin..end {
-                for letter in *b"abc" {
-                    all.push([&all[at][..], &[letter]].concat());
+                for letter in [&b"a"[..], b"b", &DATABASE_MARK] {
+                    all.push([&all[at][..], letter].concat());
                 }
             }
             begin = end;
@@ -207,7 +222,7 @@ mod tests {
                     slow.0.retain(|_, of| *of > floor);
                     // What a forgotten prefix had made needless is older, and gone with it.
                 } else {
-                    let prefix = &prefixes[1 + random(prefixes.len() - 1)];
+                    let prefix = &prefixes[random(prefixes.len())];
                     fast.raise(prefix, floor).unwrap();
                     let of = slow.0.entry(prefix.clone()).or_default();
                     *of = floor.max(*of);
@@ -237,6 +252,25 @@ mod tests {
         table.raise(b"c", 4).unwrap();
         assert!(table.forget_rows_of(&before) && !table.forget_rows_of(&before));
         assert_eq!(table.iter().collect::<Vec<_>>(), [(&b"b"[..], 6), (&b"c"[..], 4)]);
+    }
+
+    #[test]
+    fn a_prefix_leaves_other_databases_alone() {
+        let in_database =
+            |tenant: &[u8], number: u8, key: &[u8]| [tenant, &DATABASE_MARK[..], &[number], key].concat();
+        let mut table = PrefixFloors::default();
+        table.raise(b"", 1).unwrap();
+        assert_eq!((table.floor_of(b"k"), table.floor_of(&in_database(b"", 1, b"k"))), (1, 0));
+        table.raise(&in_database(b"", 1, b""), 2).unwrap();
+        assert_eq!((table.floor_of(b"k"), table.floor_of(&in_database(b"", 1, b"k"))), (1, 2));
+        assert_eq!(table.floor_of(&in_database(b"", 2, b"k")), 0);
+        table.raise(b"a:", 3).unwrap();
+        assert_eq!((table.floor_of(b"a:k"), table.floor_of(&in_database(b"a:", 1, b"k"))), (3, 1));
+        table.raise(&[b"a:", &DATABASE_MARK[..]].concat(), 4).unwrap();
+        assert_eq!((table.floor_of(b"a:k"), table.floor_of(&in_database(b"a:", 1, b"k"))), (3, 4));
+        table.raise(b"", 5).unwrap();
+        assert_eq!(table.len(), 2, "the rows of database 0 went: {table:?}");
+        assert_eq!(table.floor_of(&in_database(b"", 1, b"k")), 2);
     }
 
     #[test]

@@ -23,7 +23,7 @@ settings.configure(
     SESSION_ENGINE="django.contrib.sessions.backends.cache",
     CACHES={"default": {
         "BACKEND": BACKENDS[KIND],
-        "LOCATION": "redis://" + ADDRESS if KIND == "redis" else ADDRESS,
+        "LOCATION": "redis://%s/1" % ADDRESS if KIND == "redis" else ADDRESS,
         "KEY_PREFIX": "site",
     }},
 )

@@ -4,6 +4,7 @@ use super::estimate::Estimate;
 use super::setting::{NAMESPACE_BYTES_MAX, Namespace, NamespaceStats};
 use crate::counters::Counter;
 use crate::padded::CachePadded;
+use larder_item::DATABASE_MARK;
 use memchr::memchr;
 use std::num::NonZeroU8;
 use std::sync::Arc;
@@ -204,6 +205,8 @@ impl Table {
 
     #[inline]
     pub(crate) fn find(&self, key: &[u8]) -> Option<usize> {
+        // In a database the keys of a tenant begin as they do elsewhere.
+        let key = key.strip_prefix(&DATABASE_MARK).map_or(key, |rest| rest.get(1..).unwrap_or_default());
         match short_name_of(key, self.delimiter) {
             Some((begin, name_bytes)) => self.search(begin, name_bytes, |_| true),
             None => self.named(name_of(key, self.delimiter)?),

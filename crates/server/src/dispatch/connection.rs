@@ -1,5 +1,6 @@
 //! One client's conversation, above its socket.
 
+use super::databases::keys_of;
 use super::output::{Output, Pool};
 use super::own_keys::OwnKeys;
 use super::progress::{Busy, Progress, RestOfLine};
@@ -17,7 +18,7 @@ pub trait SessionState {
     /// What a request has there that takes several turns.
     fn unfinished_bytes(&self) -> u64;
 
-    /// The client has a namespace from now on, or has none.
+    /// Something stands before the keys of the client from now on, or nothing does.
     fn has_own_keys(&mut self, has: bool);
 }
 
@@ -27,8 +28,7 @@ pub struct Connection<S> {
     pub(super) output: Output,
     pub(super) progress: Progress,
     protocol: Protocol,
-    /// What the client may do, and with which keys. `None` = it has to log in first.
-    rights: Option<Rights>,
+    reach: Reach,
     /// The client may do everything, with all keys.
     may_do_all: bool,
     /// The client has to log in before its input is read as requests.
@@ -53,6 +53,17 @@ pub struct Connection<S> {
     pub(super) gave_way: bool,
 }
 
+/// What a client may do, and with which keys.
+#[derive(Default)]
+struct Reach {
+    /// `None` = it has to log in first.
+    rights: Option<Rights>,
+    /// The database that it has chosen.
+    database: u8,
+    /// The keys of the client in it. `None` = all that are of no other database.
+    own_keys: Option<Arc<OwnKeys>>,
+}
+
 impl<S: SessionState> Connection<S> {
     pub(super) fn new(
         pool: &Rc<Pool>,
@@ -65,7 +76,7 @@ impl<S: SessionState> Connection<S> {
             output: Output::new(pool.clone(), is_datagram),
             progress: Progress::new(peer.id, peer.fd, is_datagram),
             protocol,
-            rights: access.map(|access| Rights { access, keys: None }),
+            reach: Reach { rights: access.map(|access| Rights { access, keys: None }), ..Reach::default() },
             may_do_all: false,
             is_locked: false,
             has_begun_sasl: false,
@@ -84,7 +95,7 @@ impl<S: SessionState> Connection<S> {
 
     /// The protocol or the access has changed.
     fn settle(&mut self) {
-        self.is_locked = self.protocol == Protocol::Text && self.rights.is_none();
+        self.is_locked = self.protocol == Protocol::Text && self.reach.rights.is_none();
         self.may_do_all = self.access() == Some(Access::Full) && self.own_keys().is_none();
         if self.protocol == Protocol::Text && self.own_keys().is_some() {
             self.protocol = Protocol::TextOfOwnKeys;
@@ -121,7 +132,7 @@ impl<S: SessionState> Connection<S> {
 
     #[inline]
     pub(super) fn access(&self) -> Option<Access> {
-        self.rights.as_ref().map(|rights| rights.access)
+        self.reach.rights.as_ref().map(|rights| rights.access)
     }
 
     /// Whether the client may do everything, with all keys.
@@ -130,16 +141,37 @@ impl<S: SessionState> Connection<S> {
         self.may_do_all
     }
 
-    /// The keys of the client. `None` = all.
+    /// The keys of the client in its database. `None` = all that are of no other database.
     #[inline]
     pub(super) fn own_keys(&self) -> Option<&Arc<OwnKeys>> {
-        self.rights.as_ref()?.keys.as_ref()
+        self.reach.own_keys.as_ref()
+    }
+
+    /// The keys of its user in database 0. `None` = the user has no namespace.
+    pub(super) fn namespace(&self) -> Option<&Arc<OwnKeys>> {
+        self.reach.rights.as_ref()?.keys.as_ref()
+    }
+
+    /// The database that the client has chosen.
+    pub(super) fn database(&self) -> u8 {
+        self.reach.database
     }
 
     /// The client has logged in, or has failed to.
     pub(super) fn set_rights(&mut self, rights: Option<Rights>) {
-        self.rights = rights;
-        let has_own_keys = self.own_keys().is_some();
+        self.reach.rights = rights;
+        self.find_keys();
+    }
+
+    /// The client chooses a database.
+    pub(super) fn choose_database(&mut self, database: u8) {
+        self.reach.database = database;
+        self.find_keys();
+    }
+
+    fn find_keys(&mut self) {
+        self.reach.own_keys = keys_of(self.namespace(), self.reach.database);
+        let has_own_keys = self.reach.own_keys.is_some();
         if let Some(session) = &mut self.session {
             session.has_own_keys(has_own_keys);
         }

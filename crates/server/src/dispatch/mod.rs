@@ -17,6 +17,7 @@
 
 mod connection;
 mod cursor;
+mod databases;
 mod decimal;
 mod dispatcher;
 mod execute;

@@ -60,6 +60,12 @@ pub(super) enum Operation<'a> {
     FlushPrefix {
         prefix: &'a [u8],
     },
+    /// The items of a client are gone: those whose keys begin with `prefix`, which the server puts before them.
+    FlushKeys {
+        prefix: &'a [u8],
+        /// Also those of the databases that the client has not chosen.
+        in_all_databases: bool,
+    },
     /// How much the server logs.
     SetVerbosity(u8),
     /// Stops the server. `None` = the client named a way to stop that does not exist.
@@ -422,7 +428,7 @@ impl<'a> Operation<'a> {
     /// client's.
     pub(super) fn within(self, prefix: &'a [u8]) -> Option<Self> {
         match self {
-            Operation::Flush { due_s: None } => Some(Operation::FlushPrefix { prefix }),
+            Operation::Flush { due_s: None } => Some(Operation::FlushKeys { prefix, in_all_databases: true }),
             Operation::Stats(StatsTopic::HotKeys | StatsTopic::LargeKeys) => None,
             // The prefix is the name of the client's namespace and the delimiter.
             Operation::SizingOf(name) if prefix.split_last().is_none_or(|(_, own)| own != name) => None,

@@ -1,16 +1,18 @@
-//! The keys of a user who has a namespace (`--user-namespaces`).
+//! The keys of a client that has not all of them: its user has a namespace (`--user-namespaces`), or it has chosen a
+//! database (`SELECT`).
 //!
-//! The items of such a user have keys that begin with the **prefix**, the name of the namespace and the delimiter. The
-//! user neither sends nor sees the prefix: it is put before every key of a request and taken from every key of a reply.
-//! So the shares, the counters and the longest time to live of the namespace are those of the user, a delete by prefix
-//! deletes what the user has, and two users with the same key have two items.
+//! The items of such a client have keys that begin with a **prefix**: the name of the namespace and the delimiter, and
+//! then, unless the database is 0, [`DATABASE_MARK`] and its number. The client neither sends nor sees the prefix: it
+//! is put before every key of a request and taken from every key of a reply. So the shares, the counters and the
+//! longest time to live of the namespace are those of the user, a delete by prefix deletes what the user has, and two
+//! users with the same key have two items.
 
-use larder_cache::KEY_BYTES_MAX;
+use larder_cache::{DATABASE_MARK, KEY_BYTES_MAX, covers};
 
 /// Room for one key with its prefix.
 pub(super) type OwnKeyRoom = [u8; KEY_BYTES_MAX];
 
-/// Which keys are a user's.
+/// Which keys are a client's.
 #[derive(PartialEq, Eq, Debug)]
 pub(super) struct OwnKeys {
     prefix: Box<[u8]>,
@@ -21,12 +23,18 @@ impl OwnKeys {
         OwnKeys { prefix: [namespace.as_bytes(), &[delimiter]].concat().into() }
     }
 
+    /// Those of a database that is not 0.
+    pub(super) fn in_database(namespace: Option<&OwnKeys>, database: u8) -> OwnKeys {
+        let name = namespace.map_or(&[][..], OwnKeys::prefix);
+        OwnKeys { prefix: [name, &DATABASE_MARK, &[database]].concat().into() }
+    }
+
     /// What the keys of the items begin with.
     pub(super) fn prefix(&self) -> &[u8] {
         &self.prefix
     }
 
-    /// The key of the item that the user calls `key`, for protocols whose keys are those of items. `None` = the item
+    /// The key of the item that the client calls `key`, for protocols whose keys are those of items. `None` = the item
     /// cannot have it: it is too long.
     pub(super) fn item_key<'r>(&self, key: &[u8], room: &'r mut OwnKeyRoom) -> Option<&'r [u8]> {
         let (prefix_bytes, bytes) = (self.prefix.len(), self.prefix.len() + key.len());
@@ -36,15 +44,18 @@ impl OwnKeys {
         Some(whole)
     }
 
-    /// What the user calls the item with this key. `None` = it is not the user's.
+    /// What the client calls the item with this key. `None` = it is not the client's.
     pub(super) fn shown<'k>(&self, key: &'k [u8]) -> Option<&'k [u8]> {
-        key.strip_prefix(&*self.prefix)
+        covers(&self.prefix, key).then(|| &key[self.prefix.len()..])
     }
 }
 
 /// What a client calls the item with this key; `None` = the client may not see it.
 pub(super) fn shown_to<'k>(own_keys: Option<&OwnKeys>, key: &'k [u8]) -> Option<&'k [u8]> {
-    own_keys.map_or(Some(key), |own| own.shown(key))
+    match own_keys {
+        Some(own) => own.shown(key),
+        None => covers(b"", key).then_some(key),
+    }
 }
 
 #[cfg(test)]
@@ -63,5 +74,13 @@ mod tests {
         assert_eq!(own.shown(b"shops:k"), None);
         assert_eq!(shown_to(None, b"k"), Some(&b"k"[..]));
         assert_eq!(shown_to(Some(&own), b"k"), None);
+        let chosen = OwnKeys::in_database(Some(&own), 3);
+        assert_eq!(chosen.item_key(b"k", &mut room), Some(&b"shop:\xff\xfe\xfd\x03k"[..]));
+        assert_eq!(chosen.shown(b"shop:\xff\xfe\xfd\x03k"), Some(&b"k"[..]));
+        assert_eq!(own.shown(b"shop:\xff\xfe\xfd\x03k"), None);
+        let chosen = OwnKeys::in_database(None, 3);
+        assert_eq!(chosen.item_key(b"k", &mut room), Some(&b"\xff\xfe\xfd\x03k"[..]));
+        assert_eq!(chosen.shown(b"shop:k"), None);
+        assert_eq!(shown_to(None, b"\xff\xfe\xfd\x03k"), None);
     }
 }

@@ -1,5 +1,6 @@
 //! What the dispatchers of all workers share beside the cache.
 
+use super::databases::Databases;
 use super::fleet::{CurrentFleet, Fleet};
 use super::prefixes::PrefixCounts;
 use super::users::{Access, Rights, Users};
@@ -51,13 +52,20 @@ pub struct ServerState {
     flash: Option<FlashDescription>,
     users: RwLock<Option<Users>>,
     prefixes: PrefixCounts,
-    fleet: CurrentFleet,
+    places: Places,
     watch: Arc<Watch>,
     verbosity: AtomicU8,
     counts: Counts,
     /// The times of each worker's requests.
     latencies: Mutex<Vec<Arc<WorkerLatency>>>,
     started: Instant,
+}
+
+/// Where keys are.
+struct Places {
+    /// The servers among which they are shared out.
+    fleet: CurrentFleet,
+    databases: Databases,
 }
 
 /// What is counted beside what the cache counts.
@@ -83,7 +91,10 @@ impl ServerState {
             .as_ref()
             .map_or((None, None), |drivers| (drivers.bells.clone(), Some(drivers.buffers.clone())));
         ServerState {
-            fleet: CurrentFleet::new(settings.fleet.as_ref().map(Fleet::new)),
+            places: Places {
+                fleet: CurrentFleet::new(settings.fleet.as_ref().map(Fleet::new)),
+                databases: Databases::new(&settings),
+            },
             watch: Arc::new(Watch::new(settings.threads as usize, bells, buffers)),
             pages,
             drivers,
@@ -170,13 +181,13 @@ impl ServerState {
     /// The fleet that the server is part of.
     #[inline]
     pub(super) fn fleet(&self) -> &CurrentFleet {
-        &self.fleet
+        &self.places.fleet
     }
 
     /// SIGHUP: the server is part of another fleet, or of none. `last_cas` = the highest CAS number so far.
     pub fn set_fleet(&self, fleet: Option<&FleetSettings>, last_cas: u64) {
-        let before = self.fleet.get();
-        self.fleet.set(fleet.map(|fleet| Fleet::after(before.as_deref(), fleet, last_cas)));
+        let before = self.places.fleet.get();
+        self.places.fleet.set(fleet.map(|fleet| Fleet::after(before.as_deref(), fleet, last_cas)));
     }
 
     /// The account of connection buffers.
@@ -223,6 +234,12 @@ impl ServerState {
     /// How often connections had more requests than `-R` allows in one go.
     pub(super) fn yields(&self) -> u64 {
         self.counts.yields.load(Ordering::Relaxed)
+    }
+
+    /// What clients of RESP choose with `SELECT`.
+    #[inline]
+    pub(super) fn databases(&self) -> &Databases {
+        &self.places.databases
     }
 
     /// `stats reset`: counts are shown from `totals` on.

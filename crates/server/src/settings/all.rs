@@ -121,6 +121,8 @@ settings! {
         pub sasl: bool = false,
         /// Encryption of client connections.
         pub tls: TlsSettings = TlsSettings::default(),
+        /// How many databases clients of RESP can choose from, 1 to 256.
+        pub databases: u32 = 16,
         /// How a connection's protocol is found.
         pub protocol: Protocol = Protocol::Auto,
         /// The byte that ends a key's prefix in `stats detail`.

@@ -28,8 +28,9 @@ pub(super) const COMMANDS: &[Command] = &[
         summary: "Answers the message.", ..CONNECTION
     },
     Command {
-        id: Id::Select, name: "select", arity: 2, flags: LOADING | STALE | FAST | ALLOW_BUSY, syntax: "index",
-        summary: "Changes the database, of which there is only one: 0.", ..CONNECTION
+        id: Id::Select, name: "select", arity: 2,
+        flags: LOADING | STALE | FAST | ALLOW_BUSY | SESSION, syntax: "index",
+        summary: "Chooses the database of the connection.", ..CONNECTION
     },
     Command {
         id: Id::Quit, name: "quit",

@@ -130,7 +130,7 @@ pub(super) const COMMANDS: &[Command] = &[
     },
     Command {
         id: Id::Move, name: "move", arity: 3, flags: WRITE | FAST, syntax: "key db", key_access: &["RW access update"],
-        summary: "Moves a key to another database, of which there is only one.", ..KEYSPACE
+        summary: "Moves a value to another database, if the key does not exist there.", ..KEYSPACE
     },
     Command {
         id: Id::Wait, name: "wait", arity: 3, flags: BLOCKING, category: "connection", since: "3.0.0",

@@ -60,7 +60,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command {
         id: Id::Swapdb, name: "swapdb", arity: 3, flags: WRITE | FAST, category: "keyspace", since: "4.0.0",
         syntax: "index1 index2",
-        summary: "Exchanges two databases, of which there is only one.", ..SERVER
+        summary: "Is refused: no databases are exchanged.", ..SERVER
     },
     Command {
         id: Id::Time, name: "time", flags: LOADING | STALE | FAST, since: "2.6.0", tips: VARIES,

@@ -7,6 +7,7 @@ use crate::dispatch::operation::{ClockChange, ListingForm, Operation, WorthChang
 use crate::dispatch::outcome::{Outcome, Refusal};
 use crate::dispatch::progress::{Busy, Progress};
 use crate::settings::Settings;
+use larder_cache::DATABASE_MARK;
 
 /// The least memory limit that can be set, in MiB. The number is memcached's.
 const LIMIT_MEGABYTES_MIN: u32 = 8;
@@ -31,17 +32,26 @@ impl Executor {
                 self.worker.counters().cmd_flush.add(1);
                 self.worker.cache().flush(*due_s);
             }
-            Operation::FlushPrefix { .. } if !settings.flush_enabled => {
+            Operation::FlushPrefix { .. } | Operation::FlushKeys { .. } if !settings.flush_enabled => {
                 return Outcome::Refused(Refusal::Disabled);
             }
             Operation::FlushPrefix { prefix } => {
-                if !(1..=PREFIX_BYTES_MAX).contains(&prefix.len()) {
+                // One that ends in the beginning of the mark would be one of other databases, too.
+                let is_cut = (1..=DATABASE_MARK.len()).any(|count| prefix.ends_with(&DATABASE_MARK[..count]));
+                if !(1..=PREFIX_BYTES_MAX).contains(&prefix.len()) || is_cut {
                     return Outcome::Refused(Refusal::BadPrefix);
                 }
-                if self.worker.cache().flush_prefix(prefix).is_err() {
-                    return Outcome::Refused(Refusal::TooManyPrefixes);
+                return self.flush_prefix(prefix);
+            }
+            Operation::FlushKeys { prefix, in_all_databases } => {
+                if *in_all_databases
+                    && self.state.databases().are_several()
+                    && let refused @ Outcome::Refused(_) =
+                        self.flush_prefix(&[prefix, &DATABASE_MARK[..]].concat())
+                {
+                    return refused;
                 }
-                self.worker.counters().cmd_flush_prefix.add(1);
+                return self.flush_prefix(prefix);
             }
             Operation::SetVerbosity(level) => {
                 return done(self.change("verbose", |wanted| wanted.verbosity = *level));
@@ -79,6 +89,14 @@ impl Executor {
             Operation::Quit => return Outcome::Closed,
             _ => {}
         }
+        Outcome::Done
+    }
+
+    fn flush_prefix(&self, prefix: &[u8]) -> Outcome<'static> {
+        if self.worker.cache().flush_prefix(prefix).is_err() {
+            return Outcome::Refused(Refusal::TooManyPrefixes);
+        }
+        self.worker.counters().cmd_flush_prefix.add(1);
         Outcome::Done
     }
 

@@ -2,9 +2,10 @@
 
 use super::Executor;
 use super::parts::has_head;
+use crate::dispatch::databases::database_of;
 use crate::dispatch::item_key::{client_key, listed_key};
 use crate::dispatch::operation::ItemKey;
-use larder_cache::{CURSOR_BITS, Expiry, KeyHash, Seen, Tour, Toured, Watch};
+use larder_cache::{CURSOR_BITS, Expiry, KeyHash, Seen, Tour, Toured, Watch, covers};
 use std::time::Duration;
 
 /// Up to this number of items are counted one by one, so that those that have expired do not count.
@@ -31,9 +32,10 @@ const FLASH_WAIT_ALONE: Duration = Duration::from_millis(100);
 /// Buckets that are looked at to estimate how many items expire.
 const SAMPLED_BUCKETS: usize = 1024;
 
-/// How many items there are.
+/// How many items a database has.
 #[derive(Clone, Copy, Default, Debug)]
 pub(in crate::dispatch) struct ItemCount {
+    pub(in crate::dispatch) database: usize,
     pub(in crate::dispatch) items: u64,
     /// Those that expire.
     pub(in crate::dispatch) expiring: u64,
@@ -84,14 +86,14 @@ impl Executor {
         }
     }
 
-    /// How many items have keys that begin with a prefix. Among more than ten thousand in memory, or in an index that
+    /// How many items have keys that a prefix [covers]. Among more than ten thousand in memory, or in an index that
     /// was made for more, that is estimated from a sample; on flash, as if it had as many of them as memory.
     pub(in crate::dispatch) fn count_items_of(&self, prefix: &[u8]) -> u64 {
         let all = self.worker.cache().items_not_flushed();
         let (mut seen, mut own) = (0u64, 0u64);
         self.worker.walk(0, self.buckets_of_sample(all), &mut |_, hit| {
             seen += 1;
-            own += u64::from(hit.item.key().starts_with(prefix));
+            own += u64::from(covers(prefix, hit.item.key()));
             true
         });
         let share_of = |all: u64| (u128::from(own) * u128::from(all) / u128::from(seen.max(1))) as u64;
@@ -99,26 +101,44 @@ impl Executor {
         in_memory + share_of(self.items_on_flash())
     }
 
-    /// How many items there are, and how many of them expire. Among more than ten thousand in memory, or in an index
-    /// that was made for more, that is estimated from a sample; flash has as many that expire as memory.
-    pub(in crate::dispatch) fn describe_items(&self) -> ItemCount {
+    /// How many items each database has that has any, and how many of them expire. Among more than ten thousand in
+    /// memory, or in an index that was made for more, that is estimated from a sample; flash has as many of each
+    /// database, and that expire, as memory.
+    pub(in crate::dispatch) fn describe_items(&self) -> Vec<ItemCount> {
         let cache = self.worker.cache();
         let all = cache.items_not_flushed();
         let is_counted = self.are_countable(all);
         let buckets = self.buckets_of_sample(all);
         let now_ms = self.clock().now_ms();
-        let (mut seen, mut expiring, mut left_ms) = (0u64, 0u64, 0u64);
+        // `mean_ttl_ms` has the sum at first.
+        let mut counts: Vec<ItemCount> = Vec::new();
+        let mut seen = 0u64;
         self.worker.walk(0, buckets, &mut |_, hit| {
             seen += 1;
+            let database = usize::from(database_of(hit.item.key()));
+            let at = counts.iter().position(|count| count.database == database).unwrap_or_else(|| {
+                counts.push(ItemCount { database, ..ItemCount::default() });
+                counts.len() - 1
+            });
+            counts[at].items += 1;
             if let Some(at_ms) = hit.expiry().milliseconds() {
-                expiring += 1;
-                left_ms += (at_ms - now_ms).max(0) as u64;
+                counts[at].expiring += 1;
+                counts[at].mean_ttl_ms += (at_ms - now_ms).max(0) as u64;
             }
             true
         });
         let items = if is_counted { seen } else { all } + self.items_on_flash();
+        if counts.is_empty() && items > 0 {
+            // The sample had none.
+            counts.push(ItemCount { items, ..ItemCount::default() });
+        }
         let scaled = |count: u64| (u128::from(count) * u128::from(items) / u128::from(seen.max(1))) as u64;
-        ItemCount { items, expiring: scaled(expiring), mean_ttl_ms: left_ms / expiring.max(1) }
+        for count in counts.iter_mut().filter(|_| seen > 0) {
+            count.mean_ttl_ms /= count.expiring.max(1);
+            (count.items, count.expiring) = (scaled(count.items), scaled(count.expiring));
+        }
+        counts.sort_by_key(|count| count.database);
+        counts
     }
 
     /// How long a listing may wait for flash now: the first of a turn has the time of all.

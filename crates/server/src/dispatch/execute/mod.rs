@@ -39,6 +39,7 @@ pub(super) use login::Admission;
 pub(super) use stats::rusage;
 pub(super) use streams::{Received, UploadEnd, UploadStart};
 
+use super::databases::Databases;
 use super::operation::{Operation, StatsTopic};
 use super::outcome::{Outcome, Refusal, StatRows, Tail};
 use super::progress::Progress;
@@ -97,6 +98,11 @@ struct Turn {
 }
 
 impl Executor {
+    /// What clients of RESP choose with `SELECT`.
+    pub(super) fn databases(&self) -> &Databases {
+        self.state.databases()
+    }
+
     pub(super) fn new(
         worker: Worker,
         number: usize,

@@ -45,7 +45,9 @@ impl Resp {
         hash: KeyHash,
         hints: &mut Hints,
     ) -> Progressed {
-        match connection.own_keys().cloned() {
+        let queue = connection.session.as_ref().and_then(|session| session.transaction.as_ref());
+        let chosen = queue.and_then(|transaction| transaction.own_keys.clone());
+        match chosen.unwrap_or_else(|| connection.own_keys().cloned()) {
             None => self.answer_call(executor, connection, call, hash, hints),
             Some(own) => self.execute_own_call(executor, connection, &own, call.args, hints),
         }
@@ -205,7 +207,7 @@ impl Resp {
                 hints.are_outdated = true;
                 self.set_all_or_none(executor, connection, command, args)
             }
-            Id::Rename | Id::Renamenx | Id::Copy => {
+            Id::Rename | Id::Renamenx | Id::Copy | Id::Move => {
                 hints.are_outdated = true;
                 self.copy_item(executor, connection, command, args)
             }
@@ -216,7 +218,7 @@ impl Resp {
                 }
                 self.execute_transaction(executor, connection)
             }
-            _ if command.keys.step == 0 || matches!(command.id, Id::Watch | Id::Move) => {
+            _ if command.keys.step == 0 || command.id == Id::Watch => {
                 hints.are_outdated = true;
                 self.run_on_server(executor, connection, command, args)
             }

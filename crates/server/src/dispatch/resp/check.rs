@@ -45,7 +45,7 @@ impl Resp {
         {
             return Err(Some(errors::not_permitted(command)));
         }
-        if connection.own_keys().is_some() && is_about_others(command) {
+        if connection.namespace().is_some() && is_about_others(command) {
             return Err(Some(errors::about_others(command)));
         }
         if command.keys.step != 0 {

@@ -18,10 +18,11 @@ pub(in crate::dispatch) fn line(report: &ClientReport) -> Vec<u8> {
     let (flags, traffic) = (flags(report), report.traffic);
     text.extend_from_slice(
         format!(
-            " age={} idle={} flags={flags} capa= db=0 sub=0 psub=0 ssub=0 multi={} watch={} qbuf={} qbuf-free=0 \
+            " age={} idle={} flags={flags} capa= db={} sub=0 psub=0 ssub=0 multi={} watch={} qbuf={} qbuf-free=0 \
              argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem={} tot-mem={} events=r cmd={} user=",
             report.age_s,
             report.idle_s,
+            report.database,
             report.queued,
             report.watched,
             traffic.input,

@@ -20,6 +20,7 @@ pub(in crate::dispatch) struct Client {
     /// Commands queued in a transaction; -1 = there is none.
     queued: AtomicI64,
     watched: AtomicU32,
+    database: AtomicU8,
     told: Mutex<Told>,
     /// The connection is to be closed before its next request.
     is_killed: AtomicBool,
@@ -47,6 +48,7 @@ pub(in crate::dispatch) struct ClientReport {
     /// Commands queued in a transaction; -1 = there is none.
     pub(in crate::dispatch) queued: i64,
     pub(in crate::dispatch) watched: u32,
+    pub(in crate::dispatch) database: u8,
     pub(in crate::dispatch) commands: u64,
     /// The number of the last command, as an [`Id`].
     pub(in crate::dispatch) last_command: u8,
@@ -68,6 +70,7 @@ impl Client {
             is_resp3: AtomicBool::new(false),
             queued: AtomicI64::new(-1),
             watched: AtomicU32::new(0),
+            database: AtomicU8::new(0),
             told: Mutex::new(Told { user: b"default".to_vec(), ..Told::default() }),
             is_killed: AtomicBool::new(false),
         }
@@ -94,6 +97,10 @@ impl Client {
         self.is_resp3.store(version == Version::Resp3, Relaxed);
         self.queued.store(queued.map_or(-1, |queued| queued as i64), Relaxed);
         self.watched.store(watched as u32, Relaxed);
+    }
+
+    pub(in crate::dispatch) fn set_database(&self, database: u8) {
+        self.database.store(database, Relaxed);
     }
 
     #[inline]
@@ -127,6 +134,7 @@ impl Client {
             idle_s: (age.as_millis() as u64).saturating_sub(self.last_ms.load(Relaxed)) / 1000,
             queued: self.queued.load(Relaxed),
             watched: self.watched.load(Relaxed),
+            database: self.database.load(Relaxed),
             commands: self.commands.load(Relaxed),
             last_command: self.last_command.load(Relaxed),
             version: if self.is_resp3.load(Relaxed) { 3 } else { 2 },

@@ -67,7 +67,7 @@ const PARAMETERS: &[Parameter] = &[
         get: |s| s.state.in_effect().idle_timeout_s.to_string(),
         set: Setting::Changes(|s, value| set_by_name(s, "idle-timeout", value)),
     },
-    fixed("databases", |_| "1".to_owned()),
+    fixed("databases", |s| s.state.databases().count().to_string()),
     fixed("save", |_| String::new()),
     fixed("appendonly", |_| "no".to_owned()),
     fixed("appendfsync", |_| "everysec".to_owned()),

@@ -10,7 +10,7 @@ use crate::dispatch::execute::Executor;
 use crate::dispatch::interpreter::Interpreter;
 use crate::dispatch::window::{Place, Window, push, push_hashed};
 use crate::io::Ready;
-use larder_cache::KEY_BYTES_MAX;
+use larder_cache::{KEY_BYTES_MAX, KeyHash};
 use larder_protocol::resp::{Args, Id, Resume, Step, flags, parse};
 use std::ops::ControlFlow;
 
@@ -55,11 +55,17 @@ impl Resp {
                     return false;
                 }
                 Step::Get { key, consumed } => {
-                    let is_fast = session.is_plain && connection.access().is_some() && self.is_fast(key);
+                    let is_plain = session.is_plain;
+                    let is_fast = is_plain && connection.access().is_some() && self.is_fast(key);
                     if is_fast {
                         cursor.at += consumed;
                         let read = KeyRead { of_several: false, is_last: true };
                         push(window, executor, cursor.place(), key, Work::Key(read));
+                        continue;
+                    }
+                    if !is_plain && let Some(hash) = self.own_hash(executor, connection, key) {
+                        cursor.at += consumed;
+                        push_hashed(window, executor, cursor.place(), (key, hash), Work::OwnKey);
                         continue;
                     }
                     // The two arguments begin behind the line that counts them.
@@ -94,6 +100,18 @@ impl Resp {
                 return true;
             }
         }
+    }
+
+    /// The hash of a key with what stands before it, if nothing else has to be known of its retrieval.
+    #[inline(never)]
+    fn own_hash(&self, executor: &Executor, connection: &Connection, key: &[u8]) -> Option<KeyHash> {
+        let is_plain = connection.session.as_ref().is_some_and(|session| session.is_plain_but_for_keys());
+        if !is_plain || connection.access().is_none() || !self.is_fast(key) {
+            return None;
+        }
+        let mut room = [0; KEY_BYTES_MAX];
+        let item_key = connection.own_keys()?.item_key(key, &mut room)?;
+        Some(executor.hash(item_key))
     }
 
     /// Whether the keys of an `MGET` may be looked up one by one.

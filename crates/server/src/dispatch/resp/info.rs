@@ -56,7 +56,7 @@ fn chosen<'a>(words: impl Iterator<Item = &'a [u8]>) -> Vec<&'static str> {
 /// The text of the sections that are asked for.
 pub(in crate::dispatch) fn text<'a>(
     server: &Server<'_>,
-    count_items: impl Fn() -> ItemCount,
+    count_items: impl Fn() -> Vec<ItemCount>,
     words: impl Iterator<Item = &'a [u8]>,
 ) -> String {
     let mut text = String::new();
@@ -342,10 +342,9 @@ fn about_cpu(rows: &mut Rows<'_>) {
     rows.put("used_cpu_user_children", "0.000000");
 }
 
-fn about_keys(count: ItemCount, rows: &mut Rows<'_>) {
-    if count.items > 0 {
-        let ItemCount { items, expiring, mean_ttl_ms } = count;
-        rows.put("db0", format!("keys={items},expires={expiring},avg_ttl={mean_ttl_ms}"));
+fn about_keys(counts: Vec<ItemCount>, rows: &mut Rows<'_>) {
+    for ItemCount { database, items, expiring, mean_ttl_ms } in counts {
+        rows.put(&format!("db{database}"), format!("keys={items},expires={expiring},avg_ttl={mean_ttl_ms}"));
     }
 }
 

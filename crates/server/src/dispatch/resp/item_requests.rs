@@ -205,7 +205,7 @@ pub(in crate::dispatch) fn item_operation<'a>(
         Id::Incr | Id::Decr | Id::Incrby | Id::Decrby | Id::Incrbyfloat => request.add(room),
         Id::Delifeq | Id::Delex => request.remove(),
         Id::Expire | Id::Pexpire | Id::Expireat | Id::Pexpireat | Id::Persist => request.expire(),
-        Id::Rename | Id::Renamenx | Id::Copy => request.copy(),
+        Id::Rename | Id::Renamenx | Id::Copy | Id::Move => request.copy(),
         Id::Get
         | Id::Strlen
         | Id::Getrange
@@ -421,16 +421,18 @@ impl<'a> ItemRequest<'_, 'a> {
                 Operation::Copy(CopyItem { from: key, to: other, replaces: false, moves: true }),
                 Form::RenamedOrNot,
             ),
+            Id::Move => (
+                Operation::Copy(CopyItem { from: key, to: other, replaces: false, moves: true }),
+                Form::OneOrZero,
+            ),
             Id::Copy => {
                 let mut replaces = false;
                 let mut words = self.behind(2).iter().copied();
                 while let Some(word) = words.next() {
                     match lower(word)[..] {
                         [b'r', b'e', b'p', b'l', b'a', b'c', b'e'] => replaces = true,
-                        [b'd', b'b'] => match database(words.next().ok_or(errors::SYNTAX)?)? {
-                            0 => {}
-                            _ => return Err(errors::DB_INDEX),
-                        },
+                        // The other key is one of that database.
+                        [b'd', b'b'] => _ = words.next(),
                         _ => return Err(errors::SYNTAX),
                     }
                 }

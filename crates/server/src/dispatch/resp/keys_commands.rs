@@ -39,8 +39,22 @@ impl Resp {
                 self.collect_keys(executor, connection, id, args)
             }
             Id::Scan => self.scan(executor, connection, args),
-            Id::Flushdb | Id::Flushall => flush_option(args)
-                .and_then(|()| self.flush(executor, connection, Operation::Flush { due_s: None })),
+            Id::Flushall => flush_option(args).and_then(|()| {
+                let namespace = connection.namespace().cloned();
+                let prefix = namespace.as_ref().map(|own| own.prefix());
+                let within = |prefix| Operation::FlushKeys { prefix, in_all_databases: true };
+                self.flush(executor, connection, prefix.map_or(Operation::Flush { due_s: None }, within))
+            }),
+            Id::Flushdb => flush_option(args).and_then(|()| {
+                let own_keys = connection.own_keys().cloned();
+                let is_all = own_keys.is_none() && !executor.databases().are_several();
+                let prefix = own_keys.as_ref().map_or(&[][..], |own| own.prefix());
+                let operation = match is_all {
+                    true => Operation::Flush { due_s: None },
+                    false => Operation::FlushKeys { prefix, in_all_databases: false },
+                };
+                self.flush(executor, connection, operation)
+            }),
             Id::Flushprefix => {
                 let own_prefix = connection.own_keys().map_or(&[][..], |own| own.prefix());
                 let prefix = [own_prefix, args.clone().next().unwrap_or_default()].concat();
@@ -48,6 +62,7 @@ impl Resp {
             }
             Id::Dbsize => {
                 let count = match connection.own_keys() {
+                    None if executor.databases().are_several() => executor.count_items_of(b""),
                     None => executor.count_items(),
                     Some(own) => executor.count_items_of(own.prefix()),
                 };
@@ -93,11 +108,6 @@ impl Resp {
         connection: &mut Connection,
         operation: Operation<'_>,
     ) -> Result<(), Error> {
-        let own_keys = connection.own_keys().cloned();
-        let operation = match &own_keys {
-            None => operation,
-            Some(own) => operation.within(own.prefix()).ok_or(errors::SYNTAX)?,
-        };
         let Connection { output, progress, .. } = connection;
         let mut error = None;
         executor.execute(progress, &operation, |outcome| {

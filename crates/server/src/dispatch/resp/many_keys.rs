@@ -3,8 +3,8 @@
 //! A command that does the same with each of its keys does one after the other. If a key has to be waited for, the keys
 //! before it are done, and the command goes on from there: `keys_done` says how many keys, `sum` what they came to.
 //! After [`KEYS_AT_ONCE`] keys it gives way to other connections, too, unless it is part of a transaction. So these may
-//! see some of the keys changed and others not yet. `MSETNX`, `RENAME` and `COPY` are executed
-//! alone.
+//! see some of the keys changed and others not yet. `MSETNX`, `RENAME`, `COPY` and `MOVE` are
+//! executed alone.
 
 use super::compose::{Form, compose_outcome, say, say_error};
 use super::errors::{self, Error};
@@ -164,7 +164,7 @@ impl Resp {
         Progressed::Request
     }
 
-    /// `RENAME`, `RENAMENX` and `COPY`, alone: nobody sees the item under both keys or under none.
+    /// `RENAME`, `RENAMENX`, `COPY` and `MOVE`, alone: nobody sees the item under both keys or under none.
     pub(super) fn copy_item(
         &mut self,
         executor: &mut Executor,
@@ -172,8 +172,26 @@ impl Resp {
         command: &'static Command,
         args: Args<'_>,
     ) -> Progressed {
+        let destination = match self.destination(command, args) {
+            Ok(Some(here)) if command.id == Id::Move && here == connection.database() => {
+                Err(errors::SAME_OBJECTS)
+            }
+            destination => destination,
+        };
         let mut keys = command.keys.of(args);
-        let (Some(from), Some(to)) = (keys.next(), keys.next()) else { return Progressed::Request };
+        let Some(from) = keys.next() else { return Progressed::Request };
+        let to = keys.next().unwrap_or(from);
+        let there = destination.and_then(|destination| {
+            destination.map(|database| self.key_in(connection, to, database)).transpose()
+        });
+        let there = match there {
+            Ok(there) => there,
+            Err(error) => {
+                say_error(&mut connection.output, &error);
+                return Progressed::Request;
+            }
+        };
+        let to = there.as_deref().unwrap_or(to);
         if !self.bring_keys(executor, connection, [from, to].into_iter()) {
             return Progressed::Waits;
         }

@@ -8,13 +8,14 @@
 //!   request and what is known of its command;
 //! * `check` says whether a request may be executed, `answer` executes it;
 //! * `many_keys` has the commands on several keys, `transaction` transactions, `connection_commands`, `server_commands`
-//!   and `keys_commands` commands on the connection, on the server, and on all keys, `upload` takes in large arguments.
+//!   and `keys_commands` commands on the connection, on the server, and on all keys, `databases` chooses and exchanges
+//!   databases, `upload` takes in large arguments.
 //!
 //! Of one request:
 //!
 //! * `item_requests` reads requests on items as operations, `compose` words their outcomes;
 //! * `catalogue` answers `COMMAND`, `info` `INFO`, `config` `CONFIG`, `client_list` `CLIENT LIST`, `help` `... HELP`;
-//! * `errors` has the errors, `glob` the patterns of keys, `own_request` puts a namespace before the keys of a request.
+//! * `errors` has the errors, `glob` the patterns of keys, `own_request` puts a prefix before the keys of a request.
 
 mod accepted;
 mod answer;
@@ -25,6 +26,7 @@ mod clients;
 mod compose;
 mod config;
 mod connection_commands;
+mod databases;
 mod errors;
 mod gather;
 mod glob;
@@ -60,7 +62,7 @@ use super::window::{Hints, Progressed, Window, WindowOp};
 use crate::io::Ready;
 use crate::latency::Class;
 use compose::ValueReply;
-use larder_cache::{KeyHash, TagMatch};
+use larder_cache::{KEY_BYTES_MAX, KeyHash, TagMatch};
 use larder_protocol::resp::{Id, Resume, compose as words, inline_args};
 use request::{Call, KeyRead};
 
@@ -94,7 +96,11 @@ impl Interpreter<Session> for Resp {
         match work {
             Work::Key(read) => {
                 let hint = hints.of(op, executor);
-                self.execute_key(executor, ready.connection, op, *read, hint)
+                self.execute_key(executor, ready.connection, (op.key, op.hash), *read, hint)
+            }
+            Work::OwnKey => {
+                let hint = hints.of(op, executor);
+                self.execute_own_key(executor, ready.connection, (op.key, op.hash), hint)
             }
             _ => {
                 let progressed = self.execute_other(executor, ready.connection, work, op.hash, hints);
@@ -125,16 +131,16 @@ impl Interpreter<Session> for Resp {
 
 impl Resp {
     /// Executes one key of a `GET` or `MGET`.
-    #[inline]
-    fn execute_key<W>(
+    #[inline(always)]
+    fn execute_key(
         &mut self,
         executor: &mut Executor,
         connection: &mut Connection,
-        op: &WindowOp<'_, W>,
+        (key, hash): (&[u8], KeyHash),
         read: KeyRead,
         hint: Option<TagMatch>,
     ) -> Progressed {
-        let get = Get { key: op.key, hash: op.hash, with_cas: false, touch: None };
+        let get = Get { key, hash, with_cas: false, touch: None };
         let Connection { output, progress, session, .. } = connection;
         let Some(session) = session else { return Progressed::Request };
         let reply = ValueReply { output, version: session.version, of_several: read.of_several };
@@ -151,6 +157,27 @@ impl Resp {
         self.count(command, 1);
         executor.count_time(Class::Get);
         Progressed::Request
+    }
+
+    /// Executes a `GET` before whose key something stands. `hash` = that of the key of the item.
+    #[inline(never)]
+    fn execute_own_key(
+        &mut self,
+        executor: &mut Executor,
+        connection: &mut Connection,
+        (key, hash): (&[u8], KeyHash),
+        hint: Option<TagMatch>,
+    ) -> Progressed {
+        let mut room = [0; KEY_BYTES_MAX];
+        let item_key = connection.own_keys().and_then(|own| own.item_key(key, &mut room));
+        let key = item_key.unwrap_or(key);
+        self.execute_key(
+            executor,
+            connection,
+            (key, hash),
+            KeyRead { of_several: false, is_last: true },
+            hint,
+        )
     }
 
     /// Executes what is no key of a retrieval.
@@ -189,7 +216,7 @@ impl Resp {
                 self.begin_argument(executor, connection, upload)
             }
             Work::Fault(fault) => self.refuse(connection, *fault),
-            Work::Key(_) | Work::Nothing => Progressed::Request,
+            Work::Key(_) | Work::OwnKey | Work::Nothing => Progressed::Request,
         }
     }
 

@@ -19,6 +19,8 @@ pub(in crate::dispatch) struct KeyRead {
 pub(in crate::dispatch) enum Work<'a> {
     /// A key of a `GET` or `MGET`.
     Key(KeyRead),
+    /// The key of a `GET` before which something stands: a namespace, a database.
+    OwnKey,
     /// Any other request.
     Call(Call<'a>),
     /// The head of a reply of this number of values, whose keys follow in the window.
@@ -37,7 +39,7 @@ impl Work<'_> {
     /// Whether it is a plain read of a key.
     #[inline(always)]
     pub(in crate::dispatch) fn is_read(&self) -> bool {
-        matches!(self, Work::Key(_))
+        matches!(self, Work::Key(_) | Work::OwnKey)
     }
 
     /// Whether it may need room for an item: what Redis refuses when its memory is full, and what
@@ -45,7 +47,8 @@ impl Work<'_> {
     pub(in crate::dispatch) fn may_need_room(&self) -> bool {
         match self {
             Work::Call(Call { command: Some(command), .. }) => {
-                command.has(flags::DENYOOM) || matches!(command.id, Id::Exec | Id::Rename | Id::Renamenx)
+                command.has(flags::DENYOOM)
+                    || matches!(command.id, Id::Exec | Id::Move | Id::Rename | Id::Renamenx)
             }
             Work::Argument(_) => true,
             _ => false,
@@ -55,7 +58,7 @@ impl Work<'_> {
     /// How it is logged.
     pub(in crate::dispatch) fn logged(&self) -> Logged {
         match self {
-            Work::Key(_) => Logged::Key,
+            Work::Key(_) | Work::OwnKey => Logged::Key,
             Work::Call(call) => Logged::Words(call.shown()),
             Work::Line(line) => Logged::Words(first_word(line).to_vec()),
             Work::ArrayHead(_) | Work::Nothing => Logged::Nothing,

@@ -2,9 +2,8 @@
 
 use super::compose::{say, say_error};
 use super::errors::{self, Error};
-use super::item_requests::database;
 use super::keys_commands::flush_option;
-use super::request::{after, words_behind};
+use super::request::words_behind;
 use super::session::{Connection, version_of};
 use super::worker::Resp;
 use super::{catalogue, config, help, info};
@@ -74,6 +73,8 @@ impl Resp {
         let word = first.unwrap_or_default();
         match command.id {
             Id::Shutdown => return self.shut_down(executor, connection, args),
+            Id::Select => return self.select(connection, word),
+            Id::Swapdb => return self.exchange_databases(connection.output.buffer(), args),
             Id::SlowlogGet if args.len() > 1 => return Err(errors::wrong_subcommand("SLOWLOG", "GET")),
             Id::SlowlogGet => return self.show_slow(connection, first),
             Id::ConfigResetstat => {
@@ -116,8 +117,8 @@ impl Resp {
             | Id::CommandInfo
             | Id::CommandList => return catalogue::compose(out, version, command.id, args),
             Id::MemoryStats => {
-                let items = executor.describe_items();
-                info::compose_memory_stats(&self.server(executor), items.items, out, version);
+                let items = executor.describe_items().iter().map(|count| count.items).sum();
+                info::compose_memory_stats(&self.server(executor), items, out, version);
             }
             Id::SlowlogLen => words::integer(out, self.shared.slow_count() as i64),
             Id::SlowlogReset => {
@@ -229,8 +230,8 @@ fn is_below(args: Args<'_>, id: Id) -> bool {
     args.clone().next().and_then(lookup).is_some_and(|above| above.id == id)
 }
 
-/// Answers a request whose reply depends on the request alone, or on what this server does not have: several
-/// databases, replicas, scripts.
+/// Answers a request whose reply depends on the request alone, or on what this server does not have:
+/// replicas, scripts.
 fn answer_alone(
     out: &mut Vec<u8>,
     version: Version,
@@ -243,23 +244,6 @@ fn answer_alone(
         Id::Ping if args.len() > 1 => return Err(errors::wrong_arity(command)),
         Id::Ping if first.is_none() => words::simple(out, "PONG"),
         Id::Ping | Id::Echo => words::bulk(out, word),
-        Id::Select => match database(word)? {
-            0 => words::simple(out, "OK"),
-            _ => return Err(errors::DB_INDEX),
-        },
-        Id::Swapdb => {
-            let wrong = |which| errors::made(format!("ERR invalid {which} DB index"));
-            let second = after(args, 1).next().unwrap_or_default();
-            let first = database(word).map_err(|_| wrong("first"))?;
-            match (first, database(second).map_err(|_| wrong("second"))?) {
-                (0, 0) => words::simple(out, "OK"),
-                _ => return Err(errors::DB_INDEX),
-            }
-        }
-        Id::Move => match database(after(args, 1).next().unwrap_or_default())? {
-            0 => return Err(errors::SAME_OBJECTS),
-            _ => return Err(errors::DB_INDEX),
-        },
         Id::Time => {
             let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             words::array_head(out, 2);

@@ -3,6 +3,7 @@
 use super::clients::Client;
 use super::unfinished::{ManyKeys, Unfinished};
 use crate::dispatch::connection::SessionState;
+use crate::dispatch::own_keys::OwnKeys;
 use crate::io::{Buffers, Charge};
 use larder_cache::Watch;
 use larder_protocol::resp::{Args, Id, Keys, Resume, Version, command_of};
@@ -39,7 +40,7 @@ pub struct Session {
     /// Commands that were executed in the present turn, and the last one of them.
     pub(in crate::dispatch) commands: u32,
     pub(in crate::dispatch) last_command: Option<Id>,
-    /// The client has a namespace.
+    /// Something stands before the keys of the client: a namespace, a database.
     pub(in crate::dispatch) has_own_keys: bool,
     /// What the request at the front of the input needs more turns for.
     pub(super) unfinished: Unfinished,
@@ -67,6 +68,8 @@ pub(in crate::dispatch) struct Transaction {
     pub(in crate::dispatch) commands: Vec<Queued>,
     /// A command was refused when it was queued: nothing will be executed.
     pub(in crate::dispatch) is_broken: bool,
+    /// The keys of the client after a `SELECT` that was queued.
+    pub(in crate::dispatch) own_keys: Option<Option<Arc<OwnKeys>>>,
     /// What the queue takes, in the account of connection buffers.
     charge: Charge,
 }
@@ -140,12 +143,14 @@ impl Session {
         }
     }
 
+    /// Whether requests need nothing but to be executed and answered, unless something stands before their keys.
+    pub(in crate::dispatch) fn is_plain_but_for_keys(&self) -> bool {
+        self.transaction.is_none() && self.replies == Replies::All && !self.leaves_no_trace
+    }
+
     /// After a change of what requests need.
     pub(in crate::dispatch) fn settle(&mut self) {
-        self.is_plain = self.transaction.is_none()
-            && self.replies == Replies::All
-            && !self.leaves_no_trace
-            && !self.has_own_keys;
+        self.is_plain = self.is_plain_but_for_keys() && !self.has_own_keys;
         let queued = self.transaction.as_ref().map(|transaction| transaction.commands.len());
         self.client.set_state(self.version, queued, self.watched.len());
     }

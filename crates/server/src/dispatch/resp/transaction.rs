@@ -6,13 +6,16 @@
 
 use super::compose::{say, say_error};
 use super::errors;
-use super::request::Call;
+use super::request::{Call, after};
 use super::session::{Connection, Queued, Transaction};
 use super::worker::Resp;
+use crate::dispatch::databases::keys_of;
 use crate::dispatch::execute::Executor;
+use crate::dispatch::own_keys::OwnKeys;
 use crate::dispatch::window::{Hints, Progressed};
 use larder_cache::Watch;
-use larder_protocol::resp::{Args, Command, command_of, compose as words, flags};
+use larder_protocol::resp::{Args, Command, Id, command_of, compose as words, flags};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// A transaction that needs items from flash is begun anew until all are in memory, but not for ever: others may push
@@ -24,6 +27,7 @@ const SHORT_REPLY_BYTES: usize = 256;
 impl Resp {
     /// Queues a command of a transaction. It was checked.
     pub(super) fn queue(&mut self, connection: &mut Connection, call: &Call<'_>) -> Progressed {
+        let chosen = self.keys_after(connection, call);
         let Connection { session: Some(session), output, .. } = connection else {
             return Progressed::Request;
         };
@@ -35,12 +39,22 @@ impl Resp {
             say_error(output, &errors::TRANSACTION_TOO_LARGE);
             return Progressed::Request;
         }
+        if let Some(own_keys) = chosen {
+            transaction.own_keys = Some(own_keys);
+        }
         let from = transaction.bytes.len();
         transaction.bytes.extend_from_slice(more);
         transaction.commands.push(Queued { from, until: bytes, count: call.args.len() });
         say(output, "QUEUED");
         session.settle();
         Progressed::Request
+    }
+
+    /// The keys of a client after a `SELECT` that will succeed. `None` = the request is none.
+    fn keys_after(&self, connection: &Connection, call: &Call<'_>) -> Option<Option<Arc<OwnKeys>>> {
+        let is_select = call.command.is_some_and(|command| command.id == Id::Select);
+        let database = self.database(after(call.args, 1).next().filter(|_| is_select)?).ok()?;
+        Some(keys_of(connection.namespace(), database))
     }
 
     /// `MULTI`.
@@ -203,5 +217,6 @@ impl Resp {
             session.reset();
         }
         connection.set_rights(self.server.rights_without_login());
+        self.choose_database(connection, 0);
     }
 }

@@ -166,7 +166,10 @@ impl Resp {
     pub(super) fn begin_session(&self, connection: &mut Connection) {
         let client = self.shared.clients.add(connection.handle.clone());
         connection.set_protocol(Protocol::Resp);
-        connection.session = Some(Box::new(Session::new(client)));
+        let has_own_keys = connection.own_keys().is_some();
+        let session = connection.session.insert(Box::new(Session::new(client)));
+        session.has_own_keys = has_own_keys;
+        session.settle();
     }
 
     /// What `INFO` and `CONFIG` look at.

@@ -4,7 +4,7 @@ use crate::settings::all::Settings;
 use crate::settings::network::{PROTOCOL as NAMES, Protocol};
 use crate::settings::row::Takes::Value;
 use crate::settings::row::{At, BY_FILE, CONNECTIONS, Change, Effects, ROW, Row, Topic, at};
-use crate::settings::values::{CHARACTER, PATH, SWITCH, SWITCH_OFF};
+use crate::settings::values::{CHARACTER, PATH, SWITCH, SWITCH_OFF, Whole};
 
 const PROTOCOL: Row = Row { topic: Topic::Protocol, change: CONNECTIONS, ..ROW };
 
@@ -24,6 +24,10 @@ pub(super) static ROWS: &[Row] = &[
         help: "protocol of the connections: ascii (memcached's text and meta commands), binary (memcached's binary \
                protocol), or auto, which tells them apart by the first byte of a connection",
         value: at!(protocol, NAMES), ..PROTOCOL },
+    Row { name: "databases", takes: Value("NUM"), example: "4",
+        help: "number of databases that clients of Redis choose from with SELECT, 1 to 256; memcached's clients have \
+               database 0",
+        value: at!(databases, Whole(1, 256)), change: Change::AtStart("clients have chosen databases"), ..PROTOCOL },
     Row { letter: Some('C'), name: "disable-cas",
         help: "do not use CAS numbers: answers contain none, and no compare-and-swap succeeds",
         value: at!(cas_enabled, SWITCH_OFF), ..PROTOCOL },

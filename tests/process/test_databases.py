@@ -1,0 +1,286 @@
+"""Databases of RESP: what is stored in one is in no other, by whatever way it is looked for."""
+
+import random
+import signal
+
+from flash_support import MEMORY_MIB, FlashCase
+from process_support import Case, larder_only
+from resp_support import ask, command, receive
+from test_keep import KeepCase
+from test_tenants import TenantsCase
+
+
+def refused(reply, words):
+    """Whether a reply is an error with these words."""
+    return isinstance(reply, bytes) and reply.startswith(b"-") and words in reply
+
+
+class Doors:
+    """Connections that have chosen a database."""
+
+    def database(self, server, number):
+        """A connection to this database."""
+        connection = self.connection(server)
+        self.assertEqual(ask(connection, b"SELECT", b"%d" % number), b"OK")
+        return connection
+
+    def keys(self, connection):
+        """What KEYS and SCAN list, which is the same."""
+        listed = sorted(ask(connection, b"KEYS", b"*"))
+        cursor, scanned = b"0", set()
+        while True:
+            cursor, found = ask(connection, b"SCAN", cursor, b"COUNT", b"100")
+            scanned.update(found)
+            if cursor == b"0":
+                break
+        self.assertEqual(sorted(scanned), listed)
+        return listed
+
+
+@larder_only
+class Databases(Case, Doors):
+    """Every command keeps to the database that was chosen."""
+
+    def test_each_database_has_its_own_items(self):
+        server = self.server()
+        doors = [self.database(server, number) for number in range(16)]
+        for number, door in enumerate(doors):
+            self.assertEqual(ask(door, b"SET", b"k", b"%d" % number), b"OK")
+            self.assertEqual(ask(door, b"SET", b"L" * 300, b"long %d" % number), b"OK")
+            self.assertEqual(ask(door, b"SET", b"big", b"%02d" % number + b"x" * 200000), b"OK")
+        for number, door in enumerate(doors):
+            self.assertEqual(ask(door, b"GET", b"k"), b"%d" % number)
+            self.assertEqual(ask(door, b"MGET", b"k", b"L" * 300, b"none"),
+                             [b"%d" % number, b"long %d" % number, None])
+            self.assertEqual(ask(door, b"GETRANGE", b"big", b"0", b"1"), b"%02d" % number)
+            self.assertEqual(self.keys(door), sorted([b"k", b"L" * 300, b"big"]))
+            self.assertEqual(ask(door, b"DBSIZE"), 3)
+            self.assertIn(ask(door, b"RANDOMKEY"), (b"k", b"L" * 300, b"big"))
+        self.assertTrue(refused(ask(doors[0], b"SELECT", b"16"), b"out of range"))
+        self.assertTrue(refused(ask(doors[3], b"SELECT", b"x"), b"ERR"))
+        self.assertEqual(ask(doors[3], b"GET", b"k"), b"3", "a SELECT that is refused changes nothing")
+
+        # memcached's clients have database 0, and see nothing of the others.
+        text = self.connection(server)
+        self.assertEqual(text.ask(b"get k"), b"VALUE k 0 1")
+        self.assertEqual((text.line(), text.line()), (b"0", b"END"))
+        self.assertEqual(text.ask(b"lru_crawler metadump all"), b"OK")
+        named = sorted(text.line(b"\n").split()[0] for _ in range(3))
+        self.assertEqual(text.line(), b"END")
+        self.assertEqual(named[0][:100], b"key=" + b"L" * 96)
+        self.assertEqual(named[1:], [b"key=big", b"key=k"])
+
+        listed = ask(doors[5], b"CLIENT", b"LIST")
+        self.assertIn(b" db=5 ", listed)
+        keyspace = ask(doors[5], b"INFO", b"keyspace")
+        self.assertEqual(keyspace.count(b"keys=3,expires=0"), 16, keyspace)
+
+    def test_requests_that_are_sent_together_go_where_the_select_before_them_says(self):
+        connection = self.connection(self.server())
+        sent = []
+        for number in (1, 0, 2, 1, 0):
+            sent += [(b"SELECT", b"%d" % number), (b"INCRBY", b"n", b"%d" % (number + 1)), (b"GET", b"n")]
+        connection.send(b"".join(command(*words) for words in sent))
+        self.assertEqual([receive(connection) for _ in sent],
+                         [b"OK", 2, b"2", b"OK", 1, b"1", b"OK", 3, b"3", b"OK", 4, b"4", b"OK", 2, b"2"])
+        self.assertEqual(ask(connection, b"SELECT", b"2"), b"OK")
+        self.assertEqual(ask(connection, b"RESET"), b"RESET")
+        self.assertEqual(ask(connection, b"GET", b"n"), b"2", "RESET goes back to database 0")
+
+    def test_a_flush_is_of_one_database_or_of_all(self):
+        server = self.server()
+        doors = [self.database(server, number) for number in range(3)]
+        for number, door in enumerate(doors):
+            for key in range(1000):
+                ask(door, b"SET", b"k%d" % key, b"%d" % number)
+        self.assertEqual(ask(doors[1], b"FLUSHDB"), b"OK")
+        self.assertEqual([len(self.keys(door)) for door in doors], [1000, 0, 1000])
+        self.assertEqual(ask(doors[0], b"FLUSHDB"), b"OK")
+        self.assertEqual([len(self.keys(door)) for door in doors], [0, 0, 1000])
+        self.assertEqual([ask(door, b"DBSIZE") for door in doors], [0, 0, 1000])
+        self.assertEqual([ask(door, b"GET", b"k7") for door in doors], [None, None, b"2"])
+        self.assertEqual(ask(doors[2], b"FLUSHPREFIX", b"k1"), b"OK")
+        self.assertEqual(ask(doors[2], b"DBSIZE"), 1000 - 111)
+        self.assertEqual(ask(doors[0], b"SET", b"a", b"new"), b"OK")
+        self.assertEqual(ask(doors[1], b"FLUSHALL"), b"OK")
+        self.assertEqual([ask(door, b"DBSIZE") for door in doors], [0, 0, 0])
+        self.assertEqual(ask(doors[2], b"SET", b"a", b"new"), b"OK")
+        self.assertEqual([self.keys(door) for door in doors], [[], [], [b"a"]])
+
+    def test_items_move_and_are_copied_between_databases(self):
+        server = self.server()
+        zero, one = self.database(server, 0), self.database(server, 1)
+        ask(zero, b"SET", b"k", b"v", b"EX", b"1000")
+        self.assertTrue(refused(ask(zero, b"MOVE", b"k", b"0"), b"the same"))
+        self.assertTrue(refused(ask(zero, b"MOVE", b"k", b"99"), b"out of range"))
+        self.assertEqual(ask(zero, b"MOVE", b"k", b"1"), 1)
+        self.assertEqual((ask(zero, b"GET", b"k"), ask(one, b"GET", b"k")), (None, b"v"))
+        self.assertGreater(ask(one, b"TTL", b"k"), 900)
+        self.assertEqual(ask(zero, b"MOVE", b"k", b"1"), 0, "there is no such key")
+        ask(zero, b"SET", b"k", b"other")
+        self.assertEqual(ask(zero, b"MOVE", b"k", b"1"), 0, "there is one already")
+        self.assertEqual((ask(zero, b"GET", b"k"), ask(one, b"GET", b"k")), (b"other", b"v"))
+        self.assertEqual(ask(one, b"COPY", b"k", b"k", b"DB", b"0"), 0)
+        self.assertEqual(ask(one, b"COPY", b"k", b"k", b"DB", b"0", b"REPLACE"), 1)
+        self.assertEqual(ask(one, b"COPY", b"k", b"j", b"DB", b"7"), 1)
+        self.assertTrue(refused(ask(one, b"COPY", b"k", b"k", b"DB", b"1"), b"the same"))
+        self.assertEqual((ask(zero, b"GET", b"k"), ask(self.database(server, 7), b"GET", b"j")), (b"v", b"v"))
+
+    def test_databases_are_not_exchanged(self):
+        connection = self.connection(self.server())
+        self.assertEqual(ask(connection, b"SWAPDB", b"3", b"3"), b"OK")
+        self.assertTrue(refused(ask(connection, b"SWAPDB", b"0", b"1"), b"exchanges no databases"))
+        self.assertTrue(refused(ask(connection, b"SWAPDB", b"0", b"16"), b"out of range"))
+
+    def test_a_flush_of_another_database_leaves_watched_keys_alone(self):
+        server = self.server()
+        for number in range(2):
+            connection, other = self.database(server, number), self.database(server, 1 - number)
+            for flush in ([b"FLUSHDB"], [b"FLUSHPREFIX", b"k"]):
+                ask(connection, b"SET", b"k", b"v")
+                ask(connection, b"WATCH", b"k")
+                self.assertEqual(ask(other, *flush), b"OK")
+                ask(connection, b"MULTI")
+                ask(connection, b"GET", b"k")
+                self.assertEqual(ask(connection, b"EXEC"), [b"v"])
+
+    def test_bytes_of_the_mark_lead_to_no_other_database(self):
+        server = self.server()
+        zero, one = self.database(server, 0), self.database(server, 1)
+        for door in (zero, one):
+            ask(door, b"SET", b"k", b"v")
+        for prefix in (b"\xff", b"\xff\xfe", b"\xff\xfe\xfd", b"a\xff"):
+            self.assertTrue(refused(ask(zero, b"FLUSHPREFIX", prefix), b"ERR"), prefix)
+        self.assertEqual(self.keys(one), [b"k"])
+        ask(one, b"SET", b"\xff\xfe\xfdx", b"v")
+        self.assertEqual(self.keys(one), [b"k", b"\xff\xfe\xfdx"])
+        self.assertEqual(ask(one, b"FLUSHDB"), b"OK")
+        self.assertEqual((self.keys(one), self.keys(zero)), ([], [b"k"]))
+        ask(zero, b"SET", b"L" * 65536, b"v")
+        self.assertTrue(refused(ask(zero, b"MOVE", b"L" * 65536, b"1"), b"too long"))
+
+    def test_a_transaction_chooses_a_database_when_it_is_executed(self):
+        server = self.server()
+        connection, other = self.connection(server), self.database(server, 1)
+        for words in ((b"MULTI",), (b"SET", b"k", b"0"), (b"SELECT", b"1"), (b"SET", b"k", b"1"), (b"DBSIZE",)):
+            ask(connection, *words)
+        self.assertEqual(ask(connection, b"EXEC"), [b"OK", b"OK", b"OK", 1])
+        self.assertEqual(ask(connection, b"GET", b"k"), b"1")
+        self.assertEqual(ask(other, b"GET", b"k"), b"1")
+        for words in ((b"MULTI",), (b"SELECT", b"0"), (b"SET", b"k", b"lost"), (b"DISCARD",)):
+            ask(connection, *words)
+        self.assertEqual(ask(connection, b"GET", b"k"), b"1", "what was discarded chose nothing")
+        self.assertEqual(ask(self.connection(server), b"GET", b"k"), b"0")
+
+    def test_databases_are_as_many_as_the_setting_says(self):
+        server = self.server("--databases", "2")
+        self.assertEqual(ask(self.connection(server), b"CONFIG", b"GET", b"databases"), [b"databases", b"2"])
+        self.database(server, 1)
+        self.assertTrue(refused(ask(self.connection(server), b"SELECT", b"2"), b"out of range"))
+
+    def test_random_requests_in_four_databases_do_what_four_dictionaries_do(self):
+        server = self.server("-m", "64")
+        chance = random.Random(7)
+        doors = [self.database(server, number) for number in range(4)]
+        twins = [{} for _ in doors]
+        for step in range(4000):
+            at = chance.randrange(4)
+            door, twin, key = doors[at], twins[at], b"k%d" % chance.randrange(40)
+            kind = chance.random()
+            if kind < 0.4:
+                twin[key] = b"%d" % step
+                self.assertEqual(ask(door, b"SET", key, twin[key]), b"OK")
+            elif kind < 0.7:
+                self.assertEqual(ask(door, b"GET", key), twin.get(key))
+            elif kind < 0.8:
+                self.assertEqual(ask(door, b"DEL", key), int(twin.pop(key, None) is not None))
+            elif kind < 0.9:
+                to = (at + 1 + chance.randrange(3)) % 4
+                moves = key in twin and key not in twins[to]
+                if moves:
+                    twins[to][key] = twin.pop(key)
+                self.assertEqual(ask(door, b"MOVE", key, b"%d" % to), int(moves))
+            elif kind < 0.98:
+                self.assertEqual(self.keys(door), sorted(twin))
+            else:
+                twin.clear()
+                self.assertEqual(ask(door, b"FLUSHDB"), b"OK")
+
+
+class Kept(KeepCase, Doors):
+    """Where items outlive the process."""
+
+    def test_a_later_process_has_every_item_in_its_database(self):
+        server = self.kept()
+        for number in range(3):
+            ask(self.database(server, number), b"SET", b"k", b"%d" % number)
+        server, connection = self.again(server, signal.SIGKILL)
+        self.assertEqual(ask(connection, b"DBSIZE"), 1)
+        self.assertEqual(ask(connection, b"FLUSHDB"), b"OK")
+        doors = [self.database(server, number) for number in range(3)]
+        self.assertEqual([ask(door, b"GET", b"k") for door in doors], [None, b"1", b"2"])
+
+
+class Flash(FlashCase, Doors):
+    """With items on flash."""
+
+    def test_items_on_flash_are_those_of_their_database(self):
+        server = self.flash_server()
+        doors, text = [self.database(server, number) for number in range(3)], self.connection(server)
+        value, count = b"x" * 1000, 4 * MEMORY_MIB * 900
+        for start in range(0, count, 300):
+            for number, door in enumerate(doors):
+                keys = range(start + number, start + 300, 3)
+                door.send(b"".join(command(b"SET", b"k%d" % key, b"%d" % number + value) for key in keys))
+            self.assertEqual({receive(door) for door in doors for _ in range(100)}, {b"OK"})
+            self.wait_for_flash(text)
+        self.assertGreater(self.number(text, b"items", b"flash"), 1000)
+        for key in range(0, count, 97):
+            found = [ask(door, b"GET", b"k%d" % key) for door in doors]
+            self.assertEqual(found.pop(key % 3), b"%d" % (key % 3) + value)
+            self.assertEqual(found, [None, None])
+        self.assertEqual(ask(doors[1], b"FLUSHDB"), b"OK")
+        self.assertEqual([len(self.keys(door)) for door in doors], [count // 3, 0, count // 3])
+        self.assertEqual(ask(doors[0], b"FLUSHDB"), b"OK")
+        self.assertEqual([len(self.keys(door)) for door in doors], [0, 0, count // 3])
+
+
+class Tenants(TenantsCase, Doors):
+    """Users with a namespace have databases of their own."""
+
+    def test_a_user_has_databases_that_nobody_else_sees(self):
+        server = self.serve()
+        doors = {}
+        for user in ("ada", "bob", "root"):
+            for number in range(2):
+                door = self.resp_door(server, user)
+                self.assertEqual(ask(door, b"SELECT", b"%d" % number), b"OK")
+                self.assertEqual(ask(door, b"SET", b"k", b"%s %d" % (user.encode(), number)), b"OK")
+                doors[user, number] = door
+        for (user, number), door in doors.items():
+            self.assertEqual(ask(door, b"GET", b"k"), b"%s %d" % (user.encode(), number))
+            if user != "root":
+                self.assertEqual(self.keys(door), [b"k"])
+        self.assertEqual(self.keys(doors["root", 0]), [b"k", b"page:k", b"page:\xff\xfe\xfd\x01k", b"shop:k",
+                                                       b"shop:\xff\xfe\xfd\x01k"])
+        self.assertEqual(self.keys(doors["root", 1]), [b"k"])
+        self.assertEqual(ask(doors["ada", 1], b"MOVE", b"k", b"0"), 0)
+        self.assertEqual(ask(doors["ada", 0], b"FLUSHDB"), b"OK")
+        self.assertEqual([ask(doors["ada", number], b"DBSIZE") for number in range(2)], [0, 1])
+        self.assertEqual(ask(doors["ada", 1], b"MOVE", b"k", b"0"), 1)
+        self.assertEqual(ask(doors["ada", 1], b"SET", b"j", b"x"), b"OK")
+        self.assertEqual(self.door(server, "ada").ask(b"flush_all"), b"OK")
+        self.assertEqual([ask(doors["ada", number], b"DBSIZE") for number in range(2)], [0, 0])
+        self.assertEqual([ask(doors["bob", number], b"DBSIZE") for number in range(2)], [1, 1])
+        self.assertEqual([self.keys(doors["root", number]) for number in range(2)],
+                         [[b"k", b"page:k", b"page:\xff\xfe\xfd\x01k"], [b"k"]])
+
+    def test_a_login_between_multi_and_exec_moves_nothing_of_others(self):
+        server = self.serve()
+        root, ada = self.resp_door(server, "root"), self.resp_door(server, "ada")
+        ask(root, b"SET", b"k", b"v")
+        for words in ((b"MULTI",), (b"AUTH", b"ada", b"a"), (b"MOVE", b"k", b"1")):
+            ask(root, *words)
+        said = ask(root, b"EXEC")
+        self.assertTrue(refused(said[1], b"ERR"), said)
+        self.assertEqual(ask(ada, b"DBSIZE"), 0)
