@@ -229,6 +229,7 @@ SUITES = {
     "memccapable": Suite(install_memccapable, ["memccapable"]),
     "redis-py-resp2": Suite(install_python, python_suite("suite_redis.py"), ["2"]),
     "redis-py-resp3": Suite(install_python, python_suite("suite_redis.py"), ["3"]),
+    "redis-scripts": Suite(install_python, python_suite("suite_scripts.py")),
     "django-redis": Suite(install_python, python_suite("suite_django.py"), ["redis"]),
     "django-pymemcache": Suite(install_python, python_suite("suite_django.py"), ["pymemcache"]),
     "django-pylibmc": Suite(install_python, python_suite("suite_django.py"), ["pylibmc"]),

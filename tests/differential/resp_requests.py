@@ -46,6 +46,10 @@ OTHERS = texts(
 FLUSHES = texts("FLUSHALL", "FLUSHDB", "FLUSHALL ASYNC", "FLUSHDB sync")
 
 
+# Executes the request that follows.
+SCRIPT = [b"EVAL", b"return redis.pcall(unpack(ARGV))", b"0"]
+
+
 class Chooser:
     """Makes the requests of a case."""
 
@@ -249,4 +253,4 @@ class Chooser:
             words = words[:-1] if len(words) > 1 and chance.random() < 0.5 else words + [self.value()]
         if chance.random() < 0.1:
             words[0] = words[0].lower()
-        return words
+        return SCRIPT + words if chance.random() < 0.06 else words

@@ -19,6 +19,12 @@
 
 use crate::shim::{AtomicBool, Mutex, MutexGuard, Ordering, fence, lock, wait_a_little};
 
+/// How often a worker looks whether the gate is open again before it sleeps.
+#[cfg(not(loom))]
+const LOOKS_BEFORE_SLEEP: u32 = 16;
+#[cfg(loom)]
+const LOOKS_BEFORE_SLEEP: u32 = 1;
+
 /// One flag, on a cache line of its own.
 #[derive(Debug)]
 #[repr(align(128))]
@@ -29,6 +35,8 @@ struct Inside(AtomicBool);
 pub struct Gate {
     inside: Box<[Inside]>,
     closed: AtomicBool,
+    /// The worker that is alone will be for long.
+    is_long: AtomicBool,
     /// Held by the worker that is alone.
     alone: Mutex<()>,
 }
@@ -47,6 +55,7 @@ impl Gate {
         Gate {
             inside: (0..workers).map(|_| Inside(AtomicBool::new(false))).collect(),
             closed: AtomicBool::new(false),
+            is_long: AtomicBool::new(false),
             alone: Mutex::new(()),
         }
     }
@@ -72,17 +81,30 @@ impl Gate {
         self.inside[worker].0.store(false, Ordering::Release);
     }
 
-    /// Waits until the worker that is alone is done.
+    /// Waits until the worker that is alone is done. Most are in some microseconds, which is less than it takes to
+    /// sleep and to be woken.
     #[cold]
     pub fn wait(&self) {
+        for looks in 1..=LOOKS_BEFORE_SLEEP {
+            if !self.closed.load(Ordering::Acquire) {
+                return;
+            }
+            if self.is_long.load(Ordering::Relaxed) {
+                break;
+            }
+            wait_a_little(looks);
+        }
         drop(lock(&self.alone));
     }
 
-    /// Waits until no other worker is inside, and keeps them out. The worker is inside and offline.
-    pub fn be_alone(&self, worker: usize) -> Alone<'_> {
+    /// Waits until no other worker is inside, and keeps them out. The worker is inside and offline. `is_long`: others
+    /// had better sleep meanwhile.
+    pub fn be_alone(&self, worker: usize, is_long: bool) -> Alone<'_> {
         // Outside while it waits: another worker may want to be alone too.
         self.leave(worker);
+        self.wait();
         let lock = lock(&self.alone);
+        self.is_long.store(is_long, Ordering::Relaxed);
         self.closed.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst); // Pair D.
         for (_, inside) in self.inside.iter().enumerate().filter(|(number, _)| *number != worker) {
@@ -127,7 +149,7 @@ mod tests {
                             gate.wait();
                         }
                         if round % 3 == 0 && worker < 2 {
-                            let _alone = gate.be_alone(worker);
+                            let _alone = gate.be_alone(worker, round % 2 == 0);
                             for counter in counters {
                                 let before = counter.load(Ordering::Relaxed);
                                 std::hint::spin_loop();
@@ -179,7 +201,7 @@ mod loom_tests {
             while !self.gate.enter(worker) {
                 self.gate.wait();
             }
-            let alone = self.gate.be_alone(worker);
+            let alone = self.gate.be_alone(worker, false);
             // SAFETY: loom checks that nothing races with this write.
             self.value.with_mut(|value| unsafe { *value += 1 });
             drop(alone);

@@ -165,8 +165,32 @@ func severalConnections(c redis.UniversalClient) error {
 func whatIsRefused(c redis.UniversalClient) error {
 	return errors.Join(
 		refused(c.LPush(ctx, "list", "x").Err(), "no lists"),
-		refused(c.Do(ctx, "EVAL", "return 1", 1, "x").Err(), "DELEX key IFEQ token"),
+		refused(c.Do(ctx, "FCALL", "f", 1, "x").Err(), "keeps no functions"),
 		refused(c.Publish(ctx, "channel", "x").Err(), "no channels"))
+}
+
+func scripts(c redis.UniversalClient) error {
+	release := redis.NewScript(`
+		if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("DEL", KEYS[1]) end
+		return 0`)
+	add := redis.NewScript(`return {redis.call("INCRBY", KEYS[1], ARGV[1]), KEYS[1], false}`)
+	key := []string{"scripted"}
+	piped, err := c.Pipelined(ctx, func(p redis.Pipeliner) error {
+		add.Eval(ctx, p, key, 5)
+		add.EvalSha(ctx, p, key, 5)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return errors.Join(
+		same(piped[1].(*redis.Cmd).Val(), []any{10, "scripted", nil}),
+		c.Set(ctx, "scripted", "mine", time.Minute).Err(),
+		same(release.Run(ctx, c, key, "theirs").Val(), 0),
+		same(release.Run(ctx, c, key, "mine").Val(), 1),
+		refused(redis.NewScript("return (").Run(ctx, c, key).Err(), "Error compiling script"),
+		refused(redis.NewScript(`return redis.call("SET", KEYS[1], "x")`).RunRO(ctx, c, key).Err(), "read-only"),
+		same(c.Exists(ctx, "scripted").Val(), 0))
 }
 
 func severalKeys(c redis.UniversalClient) error {
@@ -223,7 +247,7 @@ func main() {
 	}{
 		{"set and get", setGet}, {"values", values}, {"arithmetic", arithmetic}, {"expiry", expiry},
 		{"pipelines", pipelines}, {"transactions", transactions}, {"several connections", severalConnections},
-		{"what is refused", whatIsRefused}, {"several keys", severalKeys},
+		{"what is refused", whatIsRefused}, {"several keys", severalKeys}, {"scripts", scripts},
 	} {
 		check(each.name, func() error { return each.body(client) })
 	}

@@ -5,6 +5,7 @@ import io.lettuce.core.RedisFuture;
 import io.lettuce.core.RedisURI;
 import io.lettuce.core.ScanArgs;
 import io.lettuce.core.ScanCursor;
+import io.lettuce.core.ScriptOutputType;
 import io.lettuce.core.SetArgs;
 import io.lettuce.core.api.StatefulRedisConnection;
 import io.lettuce.core.api.sync.RedisCommands;
@@ -22,6 +23,7 @@ import org.springframework.data.redis.cache.RedisCacheWriter;
 import org.springframework.data.redis.connection.lettuce.LettuceConnectionFactory;
 import org.springframework.data.redis.core.ScanOptions;
 import org.springframework.data.redis.core.StringRedisTemplate;
+import org.springframework.data.redis.core.script.RedisScript;
 import redis.clients.jedis.Jedis;
 import redis.clients.jedis.Pipeline;
 import redis.clients.jedis.Response;
@@ -35,6 +37,9 @@ import redis.clients.jedis.params.SetParams;
  * Prints a line per check: {@code ok NAME} or {@code not ok NAME: REASON}.
  */
 public final class Redis {
+    private static final String RELEASE =
+        "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) else return 0 end";
+    private static final String VALUES = "return {KEYS[1], ARGV[1], 3.9, false, {}}";
     private static String title;
     private static boolean failed;
 
@@ -156,9 +161,28 @@ public final class Redis {
             same("99", client.get("balance"));
             return null;
         });
+        check("scripts", () -> {
+            client.set("lock", "mine");
+            same(0L, client.eval(RELEASE, 1, "lock", "theirs"));
+            same("OK", client.scriptFlush());
+            String name = client.scriptLoad(RELEASE);
+            same(1L, client.evalsha(name, List.of("lock"), List.of("mine")));
+            same(List.of(true, false), client.scriptExists(name, "0".repeat(40)));
+            same(Arrays.asList("k", "v", 3L, null, List.of()), client.eval(VALUES, 1, "k", "v"));
+            same(true, Arrays.equals(everyByte(300), (byte[]) client.eval("return ARGV[1]".getBytes(), List.of(),
+                List.of(everyByte(300)))));
+            refused(error, "NOSCRIPT", () -> client.evalsha("0".repeat(40)));
+            refused(error, "read-only", () -> client.evalReadonly(
+                "return redis.call('SET', KEYS[1], 1)", List.of("lock"), List.of()));
+            Pipeline pipe = client.pipelined();
+            Response<Object> reply = pipe.eval("return redis.call('INCRBY', KEYS[1], ARGV[1])", 1, "sum", "5");
+            pipe.sync();
+            same(5L, reply.get());
+            return null;
+        });
         check("what is refused", () -> {
             refused(error, "no lists", () -> client.lpush("list", "x"));
-            refused(error, "DELEX key IFEQ token", () -> client.eval("return 1"));
+            refused(error, "keeps no functions", () -> client.fcall("f", List.of(), List.of()));
             refused(error, "no channels", () -> client.publish("channel", "x"));
             return null;
         });
@@ -241,8 +265,24 @@ public final class Redis {
             same("9", sync.get("w"));
             return null;
         });
+        check("scripts", () -> {
+            sync.set("lock", "mine");
+            String[] lock = {"lock"};
+            same(0L, sync.eval(RELEASE, ScriptOutputType.INTEGER, lock, "theirs"));
+            same("OK", sync.scriptFlush());
+            String name = sync.scriptLoad(RELEASE);
+            same(sync.digest(RELEASE), name);
+            same(true, sync.evalsha(name, ScriptOutputType.BOOLEAN, lock, "mine"));
+            same(List.of(true, false), sync.scriptExists(name, "0".repeat(40)));
+            same(Arrays.asList("lock", "v", 3L, null, List.of()), sync.eval(VALUES, ScriptOutputType.MULTI, lock, "v"));
+            same("OK", sync.eval("return redis.call('SET', KEYS[1], ARGV[1])", ScriptOutputType.STATUS, lock, "x"));
+            same("x", sync.evalReadOnly("return redis.call('GET', KEYS[1])", ScriptOutputType.VALUE, lock));
+            refused(error, "NOSCRIPT", () -> sync.evalsha("0".repeat(40), ScriptOutputType.VALUE));
+            return null;
+        });
         check("what is refused", () -> {
             refused(error, "no hashes", () -> sync.hset("hash", "x", "y"));
+            refused(error, "keeps no functions", () -> sync.fcall("f", ScriptOutputType.VALUE, new String[] {"k"}));
             refused(error, "no channels", () -> sync.publish("channel", "x"));
             return null;
         });
@@ -288,6 +328,17 @@ public final class Redis {
             try (var keys = template.scan(ScanOptions.scanOptions().match("m?").build())) {
                 same(2L, keys.stream().distinct().count());
             }
+            return null;
+        });
+        check("scripts of a template", () -> {
+            RedisScript<Long> release = RedisScript.of(RELEASE, Long.class);
+            RedisScript<Boolean> add = RedisScript.of("return redis.call('INCR', KEYS[1]) == 1", Boolean.class);
+            template.delete("sum");
+            template.opsForValue().set("lock", "mine");
+            same(0L, template.execute(release, List.of("lock"), "theirs"));
+            same(1L, template.execute(release, List.of("lock"), "mine"));
+            same(true, template.execute(add, List.of("sum")));
+            same(true, Boolean.FALSE.equals(template.execute(add, List.of("sum"))));
             return null;
         });
         check("a cache", () -> {

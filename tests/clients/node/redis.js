@@ -105,9 +105,37 @@ const common = {
     same(await call('SET', 'lock', 'mine', 'IFEQ', 'mine', 'PX', 60000), 'OK');
     same(await call('DELEX', 'lock', 'IFEQ', 'mine'), 1);
   },
+  scripts: async ({ call, bytes }) => {
+    const release = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
+    await call('SET', 'lock', 'mine', 'PX', 60000);
+    same(await call('EVAL', release, 1, 'lock', 'theirs'), 0);
+    same(await call('EVAL', release, 1, 'lock', 'mine'), 1);
+    same(await call('SCRIPT', 'FLUSH'), 'OK');
+    const name = await call('SCRIPT', 'LOAD', 'return {KEYS[1], ARGV[1], 3.9, false, {}}');
+    same(await call('EVALSHA', name, 1, 'k', 'v'), ['k', 'v', 3, null, []]);
+    same(await call('SCRIPT', 'EXISTS', name, '0'.repeat(40)), [1, 0]);
+    assert(every.equals(await bytes('EVAL', 'return ARGV[1]', 0, every)));
+    await assert.rejects(call('EVALSHA', '0'.repeat(40), 0), /NOSCRIPT/);
+    await assert.rejects(call('EVAL_RO', "return redis.call('SET', KEYS[1], 1)", 1, 'k'), /read-only/);
+  },
+  'a rate limiter': async ({ client, call }) => {
+    const { RateLimiterRedis } = require('rate-limiter-flexible');
+    const limiter = new RateLimiterRedis({
+      storeClient: client, useRedisPackage: library === 'node-redis', keyPrefix: 'rate', points: 10, duration: 600,
+    });
+    await limiter.delete('user');
+    const results = await Promise.allSettled(Array.from({ length: 15 }, () => limiter.consume('user')));
+    same(results.filter(({ status }) => status === 'fulfilled').length, 10);
+    assert(results[14].reason.msBeforeNext > 0 && (await call('TTL', 'rate:user')) <= 600);
+    same((await limiter.get('user')).consumedPoints, 15);
+    same((await limiter.reward('user', 10)).remainingPoints, 5);
+    await limiter.block('user', 60);
+    await assert.rejects(limiter.consume('user'), ({ msBeforeNext }) => msBeforeNext <= 60000);
+    same(await limiter.delete('user'), true);
+  },
   'what is refused': async ({ call }) => {
     await assert.rejects(call('LPUSH', 'list', 'x'), /no lists/);
-    await assert.rejects(call('EVAL', 'return 1', '0'), /DELEX key IFEQ token/);
+    await assert.rejects(call('FCALL', 'f', '0'), /keeps no functions/);
     await assert.rejects(call('SUBSCRIBE', 'channel'), /no channels/);
     await assert.rejects(call('SELECT', '16'), /out of range/);
     same(await call('GET', 'a'), 'hello');
@@ -136,6 +164,18 @@ const own = {
       const found = new Set();
       for await (const keys of client.scanStream({ match: 'm*', count: 100 })) keys.forEach((key) => found.add(key));
       same(found.size, 1000);
+    },
+    'commands of its own': async ({ client }) => {
+      client.defineCommand('add', { numberOfKeys: 1, lua: "return redis.call('INCRBY', KEYS[1], ARGV[1])" });
+      client.defineCommand('echo2', { lua: 'return {KEYS[1], KEYS[2], ARGV[1]}', readOnly: true });
+      await client.del('sum');
+      same(await client.script('FLUSH'), 'OK');
+      same(await Promise.all([1, 2, 3].map((number) => client.add('sum', number))), [1, 3, 6]);
+      same(await client.echo2(2, 'k1', 'k2', 'v'), ['k1', 'k2', 'v']);
+      same(await client.pipeline().set('other', '1').add('sum', 4).get('sum').exec(),
+        [[null, 'OK'], [null, 10], [null, '10']]);
+      same(await client.multi().add('sum', 5).get('sum').exec(), [[null, 15], [null, '15']]);
+      assert(Buffer.from('k1').equals((await client.echo2Buffer(2, 'k1', 'k2', 'v'))[0]));
     },
     'a killed connection': async ({ client, other }) => {
       const stranger = await other();
@@ -175,6 +215,28 @@ const own = {
       await pause(300);
       same(await stranger.call('GET', 'a'), 'hello');
       await stranger.end();
+    },
+    'commands of its own': async ({ client }) => {
+      const redis = require('redis');
+      const add = redis.defineScript({
+        SCRIPT: "return redis.call('INCRBY', KEYS[1], ARGV[1])",
+        NUMBER_OF_KEYS: 1,
+        parseCommand: (parser, key, number) => {
+          parser.pushKey(key);
+          parser.push(String(number));
+        },
+        transformReply: (reply) => reply,
+      });
+      const scripted = redis.createClient({ socket: { host, port: Number(port) }, scripts: { add } });
+      await scripted.connect();
+      await client.del('sum');
+      same(await client.scriptFlush(), 'OK');
+      same([await scripted.add('sum', 1), await scripted.add('sum', 2)], [1, 3]);
+      same(await scripted.multi().add('sum', 4).get('sum').exec(), [7, '7']);
+      same(await client.eval('return {KEYS[1], ARGV[1]}', { keys: ['k'], arguments: ['v'] }), ['k', 'v']);
+      same(await client.evalRo("return redis.call('GET', KEYS[1])", { keys: ['sum'] }), '7');
+      same(await client.scriptExists([add.SHA1, '0'.repeat(40)]), [1, 0]);
+      await scripted.close();
     },
     'both versions of RESP': async () => {
       const redis = require('redis');

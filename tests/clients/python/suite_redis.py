@@ -195,14 +195,16 @@ def locks():
     same(client.execute_command("DELIFEQ", "lock", "mine"), 0)
     lock = client.lock("scripted", timeout=10)
     same(lock.acquire(), True)
-    raises(ResponseError, lock.release)
-    refused("DELEX key IFEQ token", "EVAL", "return 1", 0)
+    same(client.execute_command("DELEX", "scripted", "IFEQ", "theirs"), 0)
+    lock.release()
+    same(client.get("scripted"), None)
 
 
 def what_is_refused():
     for word, command in (("no lists", "LPUSH"), ("no hashes", "HSET"), ("no sets", "SADD"),
                           ("no sorted sets", "ZADD"), ("no streams", "XADD"), ("no channels", "PUBLISH")):
         refused(word, command, "x", "1", "a", "b")
+    refused("keeps no functions", "FCALL", "x", 0)
     refused("does not track", "CLIENT", "TRACKING", "ON")
     refused("out of range", "SELECT", 16)
     raises((ResponseError, ReadOnlyError), client.execute_command, "REPLICAOF", "a", 1)

@@ -4,7 +4,7 @@
 //! are keys, what `COMMAND` and `COMMAND DOCS` answer. The rows are in `commands/`. Arities, flags, key positions and
 //! tips are those of Redis, because clients act on them.
 
-use super::args::Args;
+use super::args::{Args, decimal};
 
 /// A command, or a subcommand such as `CLIENT ID`.
 #[derive(Debug)]
@@ -71,11 +71,15 @@ pub mod flags {
     pub const NO_MULTI: u16 = 1 << 11;
     /// It is answered while a script runs.
     pub const ALLOW_BUSY: u16 = 1 << 12;
+    /// Its first argument is no key though it has keys.
+    pub const NO_MANDATORY_KEYS: u16 = 1 << 13;
+    /// Where its keys are, only the request says.
+    pub const MOVABLEKEYS: u16 = 1 << 14;
     /// It changes the connection, or depends on it: what follows it in a pipeline is read after it is executed.
     pub const SESSION: u16 = 1 << 15;
 
     /// The flags that clients see, with their names.
-    pub const NAMES: [(u16, &str); 13] = [
+    pub const NAMES: [(u16, &str); 15] = [
         (WRITE, "write"),
         (READONLY, "readonly"),
         (DENYOOM, "denyoom"),
@@ -88,12 +92,15 @@ pub mod flags {
         (FAST, "fast"),
         (NO_AUTH, "no_auth"),
         (NO_MULTI, "no_multi"),
+        (NO_MANDATORY_KEYS, "no_mandatory_keys"),
         (ALLOW_BUSY, "allow_busy"),
+        (MOVABLEKEYS, "movablekeys"),
     ];
 }
 
 /// Which arguments are keys: every `step`-th from `first` to `last`, counted from the name as 0. A negative `last` is
-/// counted from the end: -1 is the last argument. No keys: all are 0.
+/// counted from the end: -1 is the last argument. No keys: all are 0. Where the request itself says how many keys it
+/// has ([`Keys::COUNTED`]), all are 0 but `number`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keys {
     /// The first key.
@@ -102,24 +109,40 @@ pub struct Keys {
     pub last: i8,
     /// The distance between keys.
     pub step: i8,
+    /// The argument that says how many keys follow it; 0 = none does.
+    pub number: i8,
 }
 
 impl Keys {
     /// No argument is a key.
-    pub const NONE: Keys = Keys { first: 0, last: 0, step: 0 };
+    pub const NONE: Keys = Keys { first: 0, last: 0, step: 0, number: 0 };
     /// The first argument is the key.
-    pub const ONE: Keys = Keys { first: 1, last: 1, step: 1 };
+    pub const ONE: Keys = Keys { first: 1, last: 1, step: 1, number: 0 };
     /// All arguments are keys.
-    pub const ALL: Keys = Keys { first: 1, last: -1, step: 1 };
+    pub const ALL: Keys = Keys { first: 1, last: -1, step: 1, number: 0 };
     /// Keys and values by turns.
-    pub const PAIRS: Keys = Keys { first: 1, last: -1, step: 2 };
+    pub const PAIRS: Keys = Keys { first: 1, last: -1, step: 2, number: 0 };
     /// The first two arguments are keys.
-    pub const TWO: Keys = Keys { first: 1, last: 2, step: 1 };
+    pub const TWO: Keys = Keys { first: 1, last: 2, step: 1, number: 0 };
     /// The argument behind the word of a subcommand.
-    pub const SUB: Keys = Keys { first: 2, last: 2, step: 1 };
+    pub const SUB: Keys = Keys { first: 2, last: 2, step: 1, number: 0 };
+
+    /// The second argument says how many keys follow it.
+    pub const COUNTED: Keys = Keys { first: 0, last: 0, step: 0, number: 2 };
+
+    /// How many keys a request says that it has; 0 if it does not say, or not in numbers.
+    fn counted(self, args: Args<'_>) -> usize {
+        let mut args = args;
+        let number = args.nth(self.number.max(0) as usize).and_then(decimal).filter(|_| self.number > 0);
+        number.and_then(|number| usize::try_from(number).ok()).unwrap_or(0).min(args.len())
+    }
 
     /// The keys among the arguments of a request.
     pub fn of<'a>(self, args: Args<'a>) -> impl Iterator<Item = &'a [u8]> + Clone {
+        let counted = self.counted(args);
+        if counted > 0 {
+            return args.skip(self.number as usize + 1).take(counted).step_by(1);
+        }
         let last = if self.last < 0 { args.len() as isize + self.last as isize } else { self.last as isize };
         let (first, step) = (self.first.max(0) as usize, self.step.max(1) as usize);
         let count =
@@ -275,6 +298,10 @@ pub enum Id {
     Digest,
     Discard,
     Echo,
+    Eval,
+    EvalRo,
+    Evalsha,
+    EvalshaRo,
     Exec,
     Exists,
     Expire,
@@ -346,9 +373,13 @@ pub enum Id {
     Role,
     Scan,
     Script,
+    ScriptDebug,
     ScriptExists,
     ScriptFlush,
+    ScriptHelp,
+    ScriptKill,
     ScriptLoad,
+    ScriptShow,
     Select,
     Set,
     Setbit,

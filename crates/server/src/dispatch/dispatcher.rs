@@ -211,7 +211,10 @@ impl Dispatcher {
         if window.first().is_some_and(|op| op.what.is_request()) {
             self.look_up_ends(window);
         }
-        let mut hints = Hints { epoch: self.executor.epoch(), are_outdated: false };
+        let with_scripts = self.resp.has_scripts();
+        let alone =
+            with_scripts.as_ref().map(|shared| self.resp.be_alone_with_scripts(&mut self.executor, shared));
+        let mut hints = Hints { epoch: self.executor.epoch(), are_outdated: alone.is_some() };
         let has_flash = self.executor.has_flash();
         for op in window.iter() {
             let ready = &mut batch[op.connection as usize];
@@ -241,6 +244,10 @@ impl Dispatcher {
                 ready.connection.completed();
             }
         }
+        if alone.is_some() {
+            self.resp.end_scripts();
+        }
+        drop(alone);
         if self.sampler.passes(window.len()) {
             self.sample(batch, window);
         }

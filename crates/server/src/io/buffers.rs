@@ -174,6 +174,12 @@ impl Buffers {
         self.try_take_below(limit.saturating_add(limit / (2 * RESERVE_SHARE)), bytes)
     }
 
+    /// How many bytes more may stay with connections now ([`Buffers::try_hold`]).
+    pub fn left_to_hold(&self) -> u64 {
+        let limit = self.limit_bytes();
+        (limit - limit / (2 * RESERVE_SHARE)).saturating_sub(self.used_bytes())
+    }
+
     fn try_take_below(&self, most: u64, bytes: u64) -> bool {
         let before = self.used.fetch_add(bytes, Ordering::Relaxed);
         let fits = before.saturating_add(bytes) <= most;

@@ -123,6 +123,8 @@ settings! {
         pub tls: TlsSettings = TlsSettings::default(),
         /// How many databases clients of RESP can choose from, 1 to 256.
         pub databases: u32 = 16,
+        /// How long a script may run, milliseconds of the processor. 1 to 60,000.
+        pub script_ms: u32 = 5,
         /// How a connection's protocol is found.
         pub protocol: Protocol = Protocol::Auto,
         /// The byte that ends a key's prefix in `stats detail`.

@@ -27,8 +27,7 @@ const STREAMS: &str = "Larder stores strings only, and has no streams";
 const GEO: &str = "Larder stores strings only, and has no geographic indexes";
 const LOGS: &str = "Larder stores strings only, and has no HyperLogLogs";
 const CHANNELS: &str = "Larder has no channels to publish to or to subscribe to";
-const SCRIPTS: &str = "Larder runs no scripts. To release a lock use DELEX key IFEQ token (or DELIFEQ key token); to \
-                       extend it use SET key token IFEQ token PX milliseconds";
+const FUNCTIONS: &str = "Larder runs scripts (EVAL) and keeps no functions";
 const COPIES: &str = "Larder has no replicas";
 const FILES: &str = "Larder keeps no snapshot and no log of commands";
 
@@ -71,7 +70,7 @@ const ABSENT: &[(&str, &str)] = &[
         "subscribe psubscribe ssubscribe unsubscribe punsubscribe sunsubscribe publish spublish pubsub",
         CHANNELS,
     ),
-    ("eval evalsha eval_ro evalsha_ro fcall fcall_ro", SCRIPTS),
+    ("fcall fcall_ro", FUNCTIONS),
     ("replicaof slaveof psync sync replconf failover waitaof", COPIES),
     ("save bgsave bgrewriteaof dump restore restore-asking migrate", FILES),
     ("bitop bitfield bitfield_ro lcs msetex", "Larder does not have this command on strings"),

@@ -1,7 +1,8 @@
 //! The server as a whole, and fleets of servers.
 
 use crate::resp::command::flags::{
-    ADMIN, ALLOW_BUSY, FAST, LOADING, NO_MULTI, NOSCRIPT, READONLY, SESSION, STALE, WRITE,
+    ADMIN, ALLOW_BUSY, FAST, LOADING, MOVABLEKEYS, NO_MANDATORY_KEYS, NO_MULTI, NOSCRIPT, READONLY, SESSION,
+    STALE, WRITE,
 };
 use crate::resp::command::{Command, Id, Keys};
 
@@ -29,6 +30,14 @@ const ROUTING: Command = Command {
 };
 const SCRIPTING: Command =
     Command { flags: NOSCRIPT, category: "scripting", group: "scripting", since: "7.0.0", ..SERVER };
+const RUN: Command = Command {
+    arity: -3,
+    flags: NOSCRIPT | STALE | NO_MANDATORY_KEYS | MOVABLEKEYS,
+    keys: Keys::COUNTED,
+    key_access: &["RW access update"],
+    complexity: "Depends on the script.",
+    ..SCRIPTING
+};
 const VARIES: &[&str] = &["nondeterministic_output"];
 const EVERY_NODE: &[&str] = &["request_policy:all_nodes", "response_policy:all_succeeded"];
 const EACH_NODE: &[&str] =
@@ -275,23 +284,59 @@ pub(super) const COMMANDS: &[Command] = &[
     Command {
         id: Id::Script, name: "script", arity: -2, group: "scripting", since: "2.6.0",
         complexity: BY_SUBCOMMAND,
-        summary: "Tells about scripts, which the server does not run.", subcommands: &[
+        summary: "Keeps scripts, and tells about them.", subcommands: &[
             Command {
-                id: Id::ScriptExists, name: "exists", arity: -3, since: "2.6.0", syntax: "sha1...",
+                id: Id::ScriptDebug, name: "debug", arity: -3, since: "3.2.0", syntax: "<YES|SYNC|NO>",
+                summary: "Is refused: scripts are not debugged.", ..SCRIPTING
+            },
+            Command {
+                id: Id::ScriptExists, name: "exists", arity: -3, flags: NOSCRIPT | STALE, since: "2.6.0",
+                syntax: "sha1...", complexity: "O(N) where N is the number of scripts.",
                 tips: &["request_policy:all_shards", "response_policy:agg_logical_and"],
-                summary: "Returns 0 for each script: there are none.", ..SCRIPTING
+                summary: "Returns 1 for each script that is kept, and 0 for others.", ..SCRIPTING
             },
             Command {
-                id: Id::ScriptFlush, name: "flush", arity: -2, since: "2.6.0", syntax: "[ASYNC|SYNC]",
-                tips: EVERY_NODE,
-                summary: "Is accepted: there are no scripts to forget.", ..SCRIPTING
+                id: Id::ScriptFlush, name: "flush", arity: -2, flags: NOSCRIPT | STALE, since: "2.6.0",
+                syntax: "[ASYNC|SYNC]", complexity: "O(N) where N is the number of scripts.", tips: EVERY_NODE,
+                summary: "Forgets all scripts.", ..SCRIPTING
             },
             Command {
-                id: Id::ScriptLoad, name: "load", arity: 3, flags: NOSCRIPT | STALE, since: "2.6.0", syntax: "script",
-                tips: EVERY_NODE,
-                summary: "Is refused: the server runs no scripts.", ..SCRIPTING
+                id: Id::ScriptHelp, name: "help", since: "5.0.0",
+                summary: "Returns what SCRIPT can do.", ..HELP
+            },
+            Command {
+                id: Id::ScriptKill, name: "kill", arity: 2, flags: NOSCRIPT | ALLOW_BUSY, since: "2.6.0",
+                tips: &["request_policy:all_shards", "response_policy:one_succeeded"],
+                summary: "Finds no script to stop: each is stopped by the server (--script-ms).", ..SCRIPTING
+            },
+            Command {
+                id: Id::ScriptLoad, name: "load", arity: 3, flags: NOSCRIPT | STALE, since: "2.6.0",
+                syntax: "script", tips: EVERY_NODE, complexity: "O(N) where N is the length of the script.",
+                summary: "Keeps a script, and returns its digest.", ..SCRIPTING
+            },
+            Command {
+                id: Id::ScriptShow, name: "show", arity: 3, flags: NOSCRIPT | STALE, since: "8.0.0",
+                syntax: "sha1", summary: "Returns the text of a script.", ..SCRIPTING
             },
         ], ..SERVER
+    },
+    Command {
+        id: Id::Eval, name: "eval", since: "2.6.0", syntax: "script numkeys [key...] [arg...]",
+        summary: "Executes a script in Lua.", ..RUN
+    },
+    Command {
+        id: Id::Evalsha, name: "evalsha", since: "2.6.0", syntax: "sha1 numkeys [key...] [arg...]",
+        summary: "Executes a script that is kept, by its digest.", ..RUN
+    },
+    Command {
+        id: Id::EvalRo, name: "eval_ro", flags: RUN.flags | READONLY, key_access: &["RO access"],
+        syntax: "script numkeys [key...] [arg...]",
+        summary: "Executes a script in Lua that changes nothing.", ..RUN
+    },
+    Command {
+        id: Id::EvalshaRo, name: "evalsha_ro", flags: RUN.flags | READONLY, key_access: &["RO access"],
+        syntax: "sha1 numkeys [key...] [arg...]",
+        summary: "Executes a script that is kept and changes nothing, by its digest.", ..RUN
     },
 
     Command {

@@ -455,6 +455,23 @@ impl Executor {
         }
     }
 
+    fn abandon_promoting(&mut self, promoting: Promoting) {
+        let Promoting { promotion, token, .. } = promoting;
+        if let (Some(token), Some(fetches)) = (token, &mut self.fetches) {
+            fetches.forget(token);
+        }
+        self.worker.abandon_promotion(promotion);
+    }
+
+    /// A part of a request goes on without what it began to wait for.
+    pub(in crate::dispatch) fn give_up_waiting(&mut self, progress: &mut Progress) {
+        progress.waits = false;
+        match progress.busy.take() {
+            Some(Busy::Promoting(promoting)) => self.abandon_promoting(*promoting),
+            other => progress.busy = other,
+        }
+    }
+
     /// The connection is gone: its reads, and the memory of what it was in the middle of, are let go.
     pub(in crate::dispatch) fn forget_connection(&mut self, mut progress: Progress) {
         self.forget_reads(&mut progress);
@@ -465,13 +482,7 @@ impl Executor {
             self.worker.abandon_upload(receiving.upload);
         }
         match progress.busy.take() {
-            Some(Busy::Promoting(promoting)) => {
-                let Promoting { promotion, token, .. } = *promoting;
-                if let (Some(token), Some(fetches)) = (token, &mut self.fetches) {
-                    fetches.forget(token);
-                }
-                self.worker.abandon_promotion(promotion);
-            }
+            Some(Busy::Promoting(promoting)) => self.abandon_promoting(*promoting),
             Some(Busy::Sending(sending)) => self.end_sending(sending.source),
             Some(Busy::Receiving(receiving)) => self.worker.abandon_upload(receiving.upload),
             Some(Busy::Watching(watcher)) => self.stop_watching(&watcher),

@@ -1,7 +1,8 @@
 //! A request of RESP is checked, executed, counted, and answered.
 //!
 //! What is about one item is executed here. Commands on several keys are in `many_keys.rs`, transactions in
-//! `transaction.rs`, commands on the connection in `connection_commands.rs`, on the server in `server_commands.rs`.
+//! `transaction.rs`, scripts in `script.rs`, commands on the connection in `connection_commands.rs`, on the server in
+//! `server_commands.rs`.
 
 use super::compose::{compose_outcome, say_error};
 use super::errors;
@@ -17,7 +18,7 @@ use crate::dispatch::operation::{ItemKey, Operation};
 use crate::dispatch::own_keys::OwnKeys;
 use crate::dispatch::window::{Hints, Progressed};
 use larder_cache::KeyHash;
-use larder_protocol::resp::{Args, Command, Fault, Id, Version, flags};
+use larder_protocol::resp::{Args, Command, Fault, Id, Keys, Version, flags};
 use std::time::Instant;
 
 /// Commands with more arguments are measured for the slow log, though they are called fast.
@@ -47,7 +48,9 @@ impl Resp {
     ) -> Progressed {
         let queue = connection.session.as_ref().and_then(|session| session.transaction.as_ref());
         let chosen = queue.and_then(|transaction| transaction.own_keys.clone());
-        match chosen.unwrap_or_else(|| connection.own_keys().cloned()) {
+        // What a script does is rewritten command by command.
+        let has_script = call.command.is_some_and(|command| command.keys == Keys::COUNTED);
+        match chosen.unwrap_or_else(|| connection.own_keys().cloned()).filter(|_| !has_script) {
             None => self.answer_call(executor, connection, call, hash, hints),
             Some(own) => self.execute_own_call(executor, connection, &own, call.args, hints),
         }
@@ -217,6 +220,10 @@ impl Resp {
                     self.note_client(session, command.id);
                 }
                 self.execute_transaction(executor, connection)
+            }
+            Id::Eval | Id::EvalRo | Id::Evalsha | Id::EvalshaRo => {
+                hints.are_outdated = true;
+                self.run_script(executor, connection, command, args)
             }
             _ if command.keys.step == 0 || command.id == Id::Watch => {
                 hints.are_outdated = true;

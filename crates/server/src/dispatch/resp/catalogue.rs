@@ -61,7 +61,7 @@ fn named(name: &[u8]) -> Option<&'static Command> {
 
 /// The ten elements that clients know a command by.
 fn entry(out: &mut Vec<u8>, version: Version, command: &Command) {
-    let Keys { first, last, step } = command.keys;
+    let Keys { first, last, step, .. } = command.keys;
     words::array_head(out, 10);
     words::bulk(out, command.full_name().as_bytes());
     words::integer(out, command.arity.into());
@@ -92,22 +92,28 @@ struct KeyRange {
     /// Counted from the beginning, or from the end if it is negative.
     last: i64,
     step: i64,
+    /// The keys follow an argument that says how many there are.
+    is_counted: bool,
 }
 
 /// The ranges of keys of a command: one for each kind of access.
 fn key_ranges(command: &Command) -> Vec<KeyRange> {
-    let Keys { first, last, step } = command.keys;
-    if step == 0 {
+    let Keys { first, last, step, number } = command.keys;
+    if step == 0 && number == 0 {
         return Vec::new();
     }
     match command.key_access {
+        [one] if number > 0 => {
+            vec![KeyRange { access: one, begin: number.into(), last: 0, step: 1, is_counted: true }]
+        }
         [one] => {
             let last = if last < 0 { last } else { last - first };
-            vec![KeyRange { access: one, begin: first.into(), last: last.into(), step: step.into() }]
+            let (begin, last, step) = (first.into(), last.into(), step.into());
+            vec![KeyRange { access: one, begin, last, step, is_counted: false }]
         }
         several => (i64::from(first)..)
             .zip(several)
-            .map(|(begin, access)| KeyRange { access, begin, last: 0, step: 1 })
+            .map(|(begin, access)| KeyRange { access, begin, last: 0, step: 1, is_counted: false })
             .collect(),
     }
 }
@@ -129,10 +135,14 @@ fn key_range(out: &mut Vec<u8>, version: Version, range: &KeyRange) {
     words::bulk(out, b"find_keys");
     words::map_head(out, version, 2);
     words::bulk(out, b"type");
-    words::bulk(out, b"range");
+    let (name, numbers) = match range.is_counted {
+        true => ("keynum", [("keynumidx", 0), ("firstkey", 1), ("keystep", range.step)]),
+        false => ("range", [("lastkey", range.last), ("keystep", range.step), ("limit", 0)]),
+    };
+    words::bulk(out, name.as_bytes());
     words::bulk(out, b"spec");
     words::map_head(out, version, 3);
-    for (name, number) in [("lastkey", range.last), ("keystep", range.step), ("limit", 0)] {
+    for (name, number) in numbers {
         words::bulk(out, name.as_bytes());
         words::integer(out, number);
     }

@@ -1,8 +1,9 @@
 //! Whether a request may be executed: the checks of Redis, in its order.
 
 use super::errors::{self, Error};
+use super::own_request::item_keys;
 use super::request::Call;
-use super::session::{Connection, Session};
+use super::session::Connection;
 use super::worker::Resp;
 use crate::dispatch::fleet::Route;
 use crate::dispatch::users::Access;
@@ -41,8 +42,8 @@ impl Resp {
             return Err(Some(errors::not_in_transaction(command)));
         }
         let may_do_all = matches!(connection.access(), None | Some(Access::Full));
-        if !may_do_all && (command.has(flags::WRITE) || command.has(flags::ADMIN) && !shows_only(command.id))
-        {
+        let changes = command.has(flags::WRITE) || command.id == Id::ScriptFlush;
+        if !may_do_all && (changes || command.has(flags::ADMIN) && !shows_only(command.id)) {
             return Err(Some(errors::not_permitted(command)));
         }
         if connection.namespace().is_some() && is_about_others(command) {
@@ -57,21 +58,23 @@ impl Resp {
                 return Err(Some(errors::KEY_TOO_LONG));
             }
         }
-        self.route(session.map(|session| &**session), command, call.args)?;
+        self.route(connection, command, call.args)?;
         Ok(command)
     }
 
     /// Whether the keys of a request are served here. The keys of an `EXEC` are those of what was queued.
     fn route(
         &self,
-        session: Option<&Session>,
+        connection: &Connection,
         command: &'static Command,
         args: Args<'_>,
     ) -> Result<(), Option<Error>> {
         let Some(fleet) = &self.fleet else { return Ok(()) };
-        let route = match (command.id, session.and_then(|session| session.transaction.as_ref())) {
-            (Id::Exec, Some(transaction)) => fleet.route_slots(transaction.keys().map(slot_of)),
-            _ => fleet.route_slots(command.keys.of(args).map(slot_of)),
+        let queued = connection.session.as_ref().and_then(|session| session.transaction.as_ref());
+        let own = connection.own_keys();
+        let route = match (command.id, queued) {
+            (Id::Exec, Some(transaction)) => fleet.route_slots(transaction.keys().map(|key| slot_of(&key))),
+            _ => fleet.route_slots(item_keys(own, command, args).map(|key| slot_of(&key))),
         };
         Err(Some(match route {
             Route::Here => return Ok(()),
@@ -104,5 +107,5 @@ fn shows_only(id: Id) -> bool {
 fn is_about_others(command: &Command) -> bool {
     // `CLIENT NO-EVICT` changes nothing at all.
     let is_harmless = shows_only(command.id) || command.id == Id::ClientNoEvict;
-    command.id == Id::SlowlogGet || command.has(flags::ADMIN) && !is_harmless
+    matches!(command.id, Id::SlowlogGet | Id::ScriptFlush) || command.has(flags::ADMIN) && !is_harmless
 }

@@ -97,6 +97,8 @@ const PARAMETERS: &[Parameter] = &[
         get: |s| s.resp.accepted.events(),
         set: Setting::Changes(|s, value| s.resp.accepted.set_events(value)),
     },
+    Parameter { name: "busy-reply-threshold", get: script_ms, set: Setting::Changes(set_script_ms) },
+    Parameter { name: "lua-time-limit", get: script_ms, set: Setting::Changes(set_script_ms) },
     fixed("lazyfree-lazy-eviction", |_| "yes".to_owned()),
     fixed("lazyfree-lazy-expire", |_| "yes".to_owned()),
     fixed("lazyfree-lazy-server-del", |_| "yes".to_owned()),
@@ -189,6 +191,14 @@ fn change(server: &Server<'_>, name: &str, change: impl FnOnce(&mut Settings)) -
 }
 
 /// Changes one setting to a value that is written as in the settings file.
+fn script_ms(server: &Server<'_>) -> String {
+    server.state.in_effect().script_ms.to_string()
+}
+
+fn set_script_ms(server: &Server<'_>, value: &str) -> Result<(), String> {
+    set_by_name(server, "script-ms", value)
+}
+
 fn set_by_name(server: &Server<'_>, name: &str, value: &str) -> Result<(), String> {
     let row = table::by_name(name).ok_or("there is no such setting")?;
     let mut wanted = Settings::clone(&server.state.in_effect());

@@ -43,6 +43,34 @@ pub(in crate::dispatch) const TOO_MANY_WATCHED: Error =
     text("ERR the watched keys do not fit into the memory for connection buffers");
 pub(in crate::dispatch) const REPLIES_TOO_LARGE: Error =
     text("OOM the replies of the transaction do not fit into the memory for connection buffers");
+pub(in crate::dispatch) const KEYS_ABOVE_ARGS: Error =
+    text("ERR Number of keys can't be greater than number of args");
+pub(in crate::dispatch) const NEGATIVE_KEYS: Error = text("ERR Number of keys can't be negative");
+pub(in crate::dispatch) const NO_SCRIPT: Error = text("NOSCRIPT No matching script.");
+pub(in crate::dispatch) const NO_SCRIPT_RUNS: Error = text("NOTBUSY No scripts in execution right now.");
+pub(in crate::dispatch) const NO_DEBUGGING: Error = text("ERR Larder debugs no scripts");
+pub(in crate::dispatch) const NOT_ON_CLUSTER: Error =
+    text("ERR Can not run script on cluster, 'no-cluster' flag is set.");
+pub(in crate::dispatch) const SCRIPT_FLUSH: Error = text("ERR SCRIPT FLUSH only support SYNC|ASYNC option");
+pub(in crate::dispatch) const SCRIPTS_TOO_LARGE: Error =
+    text("OOM the scripts do not fit into the memory for connection buffers (SCRIPT FLUSH forgets them)");
+pub(in crate::dispatch) const SCRIPT_TOO_LARGE: Error = text(
+    "OOM the script was stopped: it needs more memory than a request may have, or than there is for connection \
+     buffers (a 64th of -m, and 16 MiB, at most)",
+);
+pub(in crate::dispatch) const UNKNOWN_IN_SCRIPT: Error = text("ERR Unknown Redis command called from script");
+pub(in crate::dispatch) const ARITY_IN_SCRIPT: Error =
+    text("ERR Wrong number of args calling Redis command from script");
+pub(in crate::dispatch) const NOT_IN_SCRIPT: Error =
+    text("ERR This Redis command is not allowed from script");
+pub(in crate::dispatch) const WRITES_IN_SCRIPT: Error =
+    text("ERR Write commands are not allowed from read-only scripts.");
+pub(in crate::dispatch) const ELSEWHERE_IN_SCRIPT: Error =
+    text("ERR Script attempted to access a non local key in a cluster node");
+pub(in crate::dispatch) const ON_FLASH_IN_SCRIPT: Error =
+    text("ERR the item is on flash and cannot be waited for: name its key among the keys of the script");
+pub(in crate::dispatch) const LISTING_IN_SCRIPT: Error =
+    text("ERR the keys cannot be listed within the time of a script (--script-ms); use SCAN outside of it");
 pub(in crate::dispatch) const NO_REWRITE: Error = text("ERR The server does not write its settings file");
 pub(in crate::dispatch) const NO_SHUTDOWN: Error = text("ERR No shutdown in progress.");
 pub(in crate::dispatch) const TIMEOUT: Error = text("ERR timeout is not an integer or out of range");
@@ -151,9 +179,9 @@ pub(in crate::dispatch) fn unknown_command(mut args: Args<'_>) -> Error {
     Cow::Owned(text)
 }
 
-/// A script was sent.
-pub(in crate::dispatch) fn no_scripts() -> Error {
-    about("ERR ", absence(b"eval").unwrap_or_default().as_bytes(), "")
+/// A script ran too long.
+pub(in crate::dispatch) fn script_too_long(ms: u32) -> Error {
+    made(format!("ERR the script was stopped: it took more than {ms} ms (--script-ms)"))
 }
 
 /// There is no such command below this one.

@@ -11,7 +11,7 @@ use crate::dispatch::interpreter::Interpreter;
 use crate::dispatch::window::{Place, Window, push, push_hashed};
 use crate::io::Ready;
 use larder_cache::{KEY_BYTES_MAX, KeyHash};
-use larder_protocol::resp::{Args, Id, Resume, Step, flags, parse};
+use larder_protocol::resp::{Args, Id, Keys, Resume, Step, flags, parse};
 use std::ops::ControlFlow;
 
 impl Resp {
@@ -84,6 +84,9 @@ impl Resp {
             }
             cursor.at += consumed;
             let key = call.plain_key();
+            if call.command.is_some_and(|command| command.keys == Keys::COUNTED) {
+                self.scripts.in_window += u32::from(will_run(ready.connection, &call));
+            }
             match ready.connection.own_keys() {
                 None => push(window, executor, cursor.place(), key, Work::Call(call)),
                 Some(own) => {
@@ -144,6 +147,15 @@ fn gather_keys<'a, W: From<Work<'a>>>(
     }
     cursor.at = end;
     false
+}
+
+/// Whether a script will be executed, as far as is known: it is not refused, and not queued.
+#[inline(never)]
+fn will_run(connection: &Connection, call: &Call<'_>) -> bool {
+    let is_queued = connection.session.as_ref().is_some_and(|session| session.transaction.is_some());
+    connection.access().is_some()
+        && !is_queued
+        && call.command.is_some_and(|command| command.takes(call.args.len()))
 }
 
 /// An `MGET` whose keys follow one by one.

@@ -213,9 +213,12 @@ fn about_memory(server: &Server<'_>, rows: &mut Rows<'_>) {
     rows.put("allocator_active", memory.columns_bytes + memory.index_bytes);
     rows.put("allocator_resident", resident);
     rows.put("total_system_memory", 0);
-    rows.put("used_memory_lua", 0);
-    rows.put("used_memory_scripts", 0);
-    rows.put("number_of_cached_scripts", 0);
+    let scripts = server.resp.scripts.figures();
+    rows.put("used_memory_vm_eval", scripts.interpreter_bytes);
+    rows.put("used_memory_lua", scripts.interpreter_bytes);
+    rows.put("used_memory_scripts_eval", scripts.text_bytes);
+    rows.put("number_of_cached_scripts", scripts.count);
+    rows.put("used_memory_scripts", scripts.text_bytes + scripts.interpreter_bytes);
     rows.put("maxmemory", memory.limit_bytes);
     rows.put("maxmemory_human", human(memory.limit_bytes));
     rows.put("maxmemory_policy", server.resp.accepted.policy(policy(server.state)));

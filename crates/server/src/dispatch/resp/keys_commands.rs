@@ -15,6 +15,7 @@ use crate::io::Charge;
 use larder_cache::{Tour, Toured};
 use larder_protocol::resp::{Args, Id, SLOTS, compose as words, decimal};
 use std::collections::HashSet;
+use std::time::Instant;
 
 /// How many keys a `SCAN` asks for that does not say.
 const SCAN_COUNT: i64 = 10;
@@ -222,6 +223,13 @@ impl Resp {
         // A step of `SCAN` is mostly one piece.
         self.continue_collecting(executor, connection);
         while in_transaction && matches!(connection.progress.busy, Some(Busy::Answering)) {
+            if self.scripts.lists_until.is_some_and(|until| Instant::now() > until) {
+                connection.progress.busy = None;
+                if let Some(session) = &mut connection.session {
+                    session.unfinished.collecting = None;
+                }
+                return Err(errors::LISTING_IN_SCRIPT);
+            }
             self.continue_collecting(executor, connection);
         }
         Ok(())

@@ -10,6 +10,7 @@ use super::compose::{Form, compose_outcome, say, say_error};
 use super::errors::{self, Error};
 use super::item_requests::{each_operation, item_operation};
 use super::moment::Moment;
+use super::own_request::item_keys;
 use super::request::{after, words_of};
 use super::session::Connection;
 use super::worker::Resp;
@@ -21,6 +22,7 @@ use crate::dispatch::progress::Busy;
 use crate::dispatch::window::Progressed;
 use larder_cache::{Copied, StoreOutcome};
 use larder_protocol::resp::{Args, Command, Id, Version, compose as words, slot_of};
+use std::borrow::Cow;
 
 /// Keys of one request that are executed in one turn, at most: some tens of microseconds.
 const KEYS_AT_ONCE: usize = 256;
@@ -263,9 +265,10 @@ impl Resp {
         args: Args<'_>,
     ) -> bool {
         let queued = connection.session.as_ref().and_then(|session| session.transaction.as_ref());
+        let own = connection.own_keys();
         let keys: Vec<Vec<u8>> = match (command.id, queued) {
-            (Id::Exec, Some(transaction)) => transaction.keys().map(<[u8]>::to_vec).collect(),
-            _ => command.keys.of(args).map(<[u8]>::to_vec).collect(),
+            (Id::Exec, Some(transaction)) => transaction.keys().map(Cow::into_owned).collect(),
+            _ => item_keys(own, command, args).map(Cow::into_owned).collect(),
         };
         let Resp { rooms: [room, _], .. } = self;
         let mut are_here = true;

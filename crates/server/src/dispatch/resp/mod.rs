@@ -8,8 +8,9 @@
 //!   request and what is known of its command;
 //! * `check` says whether a request may be executed, `answer` executes it;
 //! * `many_keys` has the commands on several keys, `transaction` transactions, `connection_commands`, `server_commands`
-//!   and `keys_commands` commands on the connection, on the server, and on all keys, `databases` chooses and exchanges
-//!   databases, `upload` takes in large arguments.
+//!   and `keys_commands` commands on the connection, on the server, and on all keys, `databases` chooses databases,
+//!   `upload` takes in large arguments;
+//! * `script` executes scripts, `script_worker` has the interpreter of a worker, `scripts` keeps them for all workers.
 //!
 //! Of one request:
 //!
@@ -39,6 +40,9 @@ mod moment;
 mod own_request;
 mod read_ahead;
 mod request;
+mod script;
+mod script_worker;
+mod scripts;
 mod server_commands;
 mod session;
 mod shared;

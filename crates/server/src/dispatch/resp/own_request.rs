@@ -1,7 +1,9 @@
 //! Requests of a user with a namespace, with the namespace before their keys.
 
 use crate::dispatch::own_keys::OwnKeys;
-use larder_protocol::resp::{Args, command_of, compose as words};
+use larder_protocol::resp::{Args, Command, command_of, compose as words};
+use std::borrow::Cow;
+use std::sync::Arc;
 
 /// A request of RESP, or the beginning of one with `count` arguments, with the prefix before its keys.
 pub(super) fn own_request<'r>(
@@ -25,6 +27,20 @@ pub(super) fn own_request<'r>(
         }
     }
     Args::new(room, here)
+}
+
+/// The keys of a request, as the items have them. Those of a script do not stand in the request as the items have them,
+/// unlike all others.
+pub(super) fn item_keys<'a>(
+    own: Option<&'a Arc<OwnKeys>>,
+    command: &Command,
+    args: Args<'a>,
+) -> impl Iterator<Item = Cow<'a, [u8]>> + Clone {
+    let own = own.filter(|_| command.keys.number > 0);
+    command.keys.of(args).map(move |key| match own {
+        Some(own) => Cow::Owned([own.prefix(), key].concat()),
+        None => Cow::Borrowed(key),
+    })
 }
 
 #[cfg(test)]

@@ -48,7 +48,10 @@ impl Work<'_> {
         match self {
             Work::Call(Call { command: Some(command), .. }) => {
                 command.has(flags::DENYOOM)
-                    || matches!(command.id, Id::Exec | Id::Move | Id::Rename | Id::Renamenx)
+                    || matches!(
+                        command.id,
+                        Id::Exec | Id::Move | Id::Rename | Id::Renamenx | Id::Eval | Id::Evalsha
+                    )
             }
             Work::Argument(_) => true,
             _ => false,

@@ -72,6 +72,9 @@ impl Resp {
         let first = args.clone().next();
         let word = first.unwrap_or_default();
         match command.id {
+            Id::ScriptExists | Id::ScriptFlush | Id::ScriptLoad | Id::ScriptShow => {
+                return self.answer_about_scripts(connection.output.buffer(), command.id, args);
+            }
             Id::Shutdown => return self.shut_down(executor, connection, args),
             Id::Select => return self.select(connection, word),
             Id::Swapdb => return self.exchange_databases(connection.output.buffer(), args),
@@ -230,8 +233,8 @@ fn is_below(args: Args<'_>, id: Id) -> bool {
     args.clone().next().and_then(lookup).is_some_and(|above| above.id == id)
 }
 
-/// Answers a request whose reply depends on the request alone, or on what this server does not have:
-/// replicas, scripts.
+/// Answers a request whose reply depends on the request alone, or on what this server does not have: replicas,
+/// functions.
 fn answer_alone(
     out: &mut Vec<u8>,
     version: Version,
@@ -270,15 +273,13 @@ fn answer_alone(
             words::verbatim(out, version, text.as_bytes());
         }
         Id::MemoryPurge => words::simple(out, "OK"),
-        Id::FunctionFlush | Id::ScriptFlush => {
+        Id::FunctionFlush => {
             flush_option(args)?;
             words::simple(out, "OK");
         }
-        Id::ScriptExists => {
-            words::array_head(out, args.len());
-            args.for_each(|_| words::integer(out, 0));
-        }
-        Id::ScriptLoad => return Err(errors::no_scripts()),
+        Id::ScriptKill => return Err(errors::NO_SCRIPT_RUNS),
+        Id::ScriptDebug if word.eq_ignore_ascii_case(b"no") => words::simple(out, "OK"),
+        Id::ScriptDebug => return Err(errors::NO_DEBUGGING),
         Id::MemoryDoctor => words::verbatim(out, version, MEMORY_ADVICE.as_bytes()),
         Id::MemoryMallocStats => words::verbatim(out, version, NO_ALLOCATOR.as_bytes()),
         Id::FunctionList | Id::LatencyLatest | Id::LatencyHistory => words::array_head(out, 0),

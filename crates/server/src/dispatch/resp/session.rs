@@ -1,12 +1,14 @@
 //! What a connection that speaks RESP is in the middle of, beside the request at the front of its input.
 
 use super::clients::Client;
+use super::own_request::item_keys;
 use super::unfinished::{ManyKeys, Unfinished};
 use crate::dispatch::connection::SessionState;
 use crate::dispatch::own_keys::OwnKeys;
 use crate::io::{Buffers, Charge};
 use larder_cache::Watch;
-use larder_protocol::resp::{Args, Id, Keys, Resume, Version, command_of};
+use larder_protocol::resp::{Args, Id, Resume, Version, command_of};
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -83,12 +85,11 @@ impl Transaction {
     }
 
     /// The keys of all queued commands.
-    pub(in crate::dispatch) fn keys(&self) -> impl Iterator<Item = &[u8]> {
-        self.commands.iter().flat_map(|queued| {
-            let args = self.args(queued);
-            let keys = command_of(args).map_or(Keys::NONE, |command| command.keys);
-            keys.of(args)
-        })
+    pub(in crate::dispatch) fn keys(&self) -> impl Iterator<Item = Cow<'_, [u8]>> {
+        let queued = self.commands.iter().map(|queued| (queued.own_keys.as_ref(), self.args(queued)));
+        queued
+            .filter_map(|(own, args)| command_of(args).map(|command| item_keys(own, command, args)))
+            .flatten()
     }
 
     /// The arguments of a queued command.
@@ -98,12 +99,13 @@ impl Transaction {
 }
 
 /// A queued command.
-#[derive(Clone, Copy)]
 pub(in crate::dispatch) struct Queued {
     /// Where its arguments begin and end.
     pub(in crate::dispatch) from: usize,
     pub(in crate::dispatch) until: usize,
     pub(in crate::dispatch) count: usize,
+    /// What stands before the keys of a script.
+    pub(in crate::dispatch) own_keys: Option<Arc<OwnKeys>>,
 }
 
 /// A request with the prefix of the user before its keys. It is kept while the request goes on.

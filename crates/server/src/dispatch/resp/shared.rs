@@ -2,6 +2,7 @@
 
 use super::accepted::Accepted;
 use super::clients::{Clients, unix_s};
+use super::scripts::Scripts;
 use crate::dispatch::state::ServerState;
 use crate::io::{Peer, Transport};
 use larder_cache::Gate;
@@ -131,6 +132,8 @@ pub struct Shared {
     /// How many slow commands are remembered.
     pub(in crate::dispatch) slow_max: AtomicU64,
     pub(in crate::dispatch) accepted: Accepted,
+    /// The scripts that are kept.
+    pub(in crate::dispatch) scripts: Scripts,
     /// The most memory that was used, in bytes, as far as anybody looked.
     peak_bytes: AtomicU64,
     sample: Mutex<Sample>,
@@ -158,6 +161,7 @@ impl Shared {
             slower_than_us: AtomicI64::new(SLOWER_THAN_US),
             slow_max: AtomicU64::new(SLOW_MAX),
             accepted: Accepted::default(),
+            scripts: Scripts::default(),
             peak_bytes: AtomicU64::new(0),
             sample: Mutex::default(),
             ports,

@@ -14,7 +14,7 @@ use crate::dispatch::execute::Executor;
 use crate::dispatch::own_keys::OwnKeys;
 use crate::dispatch::window::{Hints, Progressed};
 use larder_cache::Watch;
-use larder_protocol::resp::{Args, Command, Id, command_of, compose as words, flags};
+use larder_protocol::resp::{Args, Command, Id, Keys, command_of, compose as words, flags};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -28,6 +28,8 @@ impl Resp {
     /// Queues a command of a transaction. It was checked.
     pub(super) fn queue(&mut self, connection: &mut Connection, call: &Call<'_>) -> Progressed {
         let chosen = self.keys_after(connection, call);
+        let has_script = call.command.is_some_and(|command| command.keys == Keys::COUNTED);
+        let own = connection.own_keys().cloned();
         let Connection { session: Some(session), output, .. } = connection else {
             return Progressed::Request;
         };
@@ -44,7 +46,8 @@ impl Resp {
         }
         let from = transaction.bytes.len();
         transaction.bytes.extend_from_slice(more);
-        transaction.commands.push(Queued { from, until: bytes, count: call.args.len() });
+        let own_keys = has_script.then(|| transaction.own_keys.clone().unwrap_or(own)).flatten();
+        transaction.commands.push(Queued { from, until: bytes, count: call.args.len(), own_keys });
         say(output, "QUEUED");
         session.settle();
         Progressed::Request
@@ -187,7 +190,7 @@ impl Resp {
         connection.keys_done = keys_done;
         if progressed == Progressed::Waits {
             // Others have pushed the item out of memory meanwhile. For the transaction it is gone.
-            connection.progress.waits = false;
+            executor.give_up_waiting(&mut connection.progress);
             connection.output.truncate(before);
             say_error(&mut connection.output, &errors::NO_MEMORY);
         }
@@ -208,7 +211,8 @@ impl Resp {
         if !executor.has_flash() {
             return true;
         }
-        self.bring_keys(executor, connection, transaction.keys())
+        let keys: Vec<_> = transaction.keys().collect();
+        self.bring_keys(executor, connection, keys.iter().map(|key| &**key))
     }
 
     /// `RESET` and the like: what the connection was in the middle of is forgotten.

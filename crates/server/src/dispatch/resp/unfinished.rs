@@ -14,6 +14,8 @@ pub(super) struct Unfinished {
     pub(super) taking: Option<Box<Taking>>,
     /// Keys that are collected for its reply.
     pub(super) collecting: Option<Box<Collecting>>,
+    /// Items that the script at the front of the input was found to need from flash, by their keys.
+    pub(super) script_keys: Vec<Vec<u8>>,
 }
 
 impl Unfinished {

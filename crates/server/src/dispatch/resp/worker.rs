@@ -2,6 +2,7 @@
 
 use super::config::Server;
 use super::info;
+use super::script_worker::ScriptWorker;
 use super::session::{Connection, Session};
 use super::shared::{Shared, WorkerCounts};
 use crate::dispatch::decimal::Decimal;
@@ -44,6 +45,7 @@ pub(in crate::dispatch) struct Resp {
     /// The commands of which that is not 0.
     touched: Vec<Id>,
     random: u64,
+    pub(super) scripts: ScriptWorker,
 }
 
 impl Resp {
@@ -70,6 +72,7 @@ impl Resp {
             executed: Box::new([0; Id::COUNT]),
             touched: Vec::new(),
             random: std::hash::RandomState::new().build_hasher().finish() | 1,
+            scripts: ScriptWorker::default(),
         }
     }
 
@@ -166,10 +169,7 @@ impl Resp {
     pub(super) fn begin_session(&self, connection: &mut Connection) {
         let client = self.shared.clients.add(connection.handle.clone());
         connection.set_protocol(Protocol::Resp);
-        let has_own_keys = connection.own_keys().is_some();
-        let session = connection.session.insert(Box::new(Session::new(client)));
-        session.has_own_keys = has_own_keys;
-        session.settle();
+        connection.session = Some(Box::new(Session::new(client)));
     }
 
     /// What `INFO` and `CONFIG` look at.
@@ -184,7 +184,7 @@ impl Resp {
     }
 
     /// Lets no other worker execute requests until the result is dropped. `None` = the connection executes a
-    /// transaction, so the worker is alone already.
+    /// transaction, or the window has scripts, so the worker is alone already.
     pub(super) fn be_alone<'g>(
         &self,
         executor: &mut Executor,
@@ -192,12 +192,12 @@ impl Resp {
         connection: &Connection,
     ) -> Option<Alone<'g>> {
         let in_transaction = connection.session.as_ref().is_some_and(|session| session.transaction.is_some());
-        if in_transaction {
+        if in_transaction || self.scripts.alone_since.is_some() {
             return None;
         }
         // While the worker waits it holds nothing that another could wait for.
         executor.offline();
-        let alone = gate.be_alone(self.number);
+        let alone = gate.be_alone(self.number, false);
         executor.online();
         Some(alone)
     }
@@ -230,8 +230,9 @@ impl Resp {
         }
     }
 
-    /// About once a second, by one of the workers: figures over time.
-    pub(in crate::dispatch) fn tick(&self, executor: &Executor) {
+    /// About once a second: memory of scripts, and by one of the workers figures over time.
+    pub(in crate::dispatch) fn tick(&mut self, executor: &Executor) {
+        self.scripts.tick(&self.shared.scripts, self.server.buffers());
         if self.number == 0 {
             let io = self.server.io_snapshot();
             self.shared.take_sample(io.bytes_read, io.bytes_written);

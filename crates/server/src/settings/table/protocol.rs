@@ -28,6 +28,9 @@ pub(super) static ROWS: &[Row] = &[
         help: "number of databases that clients of Redis choose from with SELECT, 1 to 256; memcached's clients have \
                database 0",
         value: at!(databases, Whole(1, 256)), change: Change::AtStart("clients have chosen databases"), ..PROTOCOL },
+    Row { name: "script-ms", takes: Value("MS"), example: "20",
+        help: "stop a script (EVAL) that runs longer, 1 to 60000; while it runs all other requests wait",
+        value: at!(script_ms, Whole(1, 60_000)), change: Change::Live(|_, _, _| Ok(())), ..PROTOCOL },
     Row { letter: Some('C'), name: "disable-cas",
         help: "do not use CAS numbers: answers contain none, and no compare-and-swap succeeds",
         value: at!(cas_enabled, SWITCH_OFF), ..PROTOCOL },
