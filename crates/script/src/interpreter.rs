@@ -11,6 +11,7 @@ use crate::number;
 use larder_protocol::resp::{Args, Version, compose as words};
 use mlua::chunk::ChunkMode;
 use mlua::{Function, Lua, LuaOptions, MultiValue, Result, StdLib, Table, Value};
+use scoped_tls_hkt::{ReborrowMut, scoped_thread_local};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -61,6 +62,19 @@ pub struct Request<'r> {
     pub version: Version,
 }
 
+/// The host of the script that runs on this thread.
+struct Hosted<'h>(&'h mut (dyn Host + 'h));
+
+impl<'h> ReborrowMut<'h> for Hosted<'_> {
+    type Result = Hosted<'h>;
+
+    fn reborrow_mut(&'h mut self) -> Hosted<'h> {
+        Hosted(self.0)
+    }
+}
+
+scoped_thread_local!(static mut HOST: for<'h> Hosted<'h>);
+
 /// One worker's Lua.
 pub struct Interpreter {
     lua: Lua,
@@ -74,7 +88,7 @@ pub struct Interpreter {
     scripts: HashMap<Name, (Header, Function), ByName>,
     /// Memory without scripts, in bytes.
     base_bytes: usize,
-    rooms: Rooms,
+    rooms: Rc<RefCell<Rooms>>,
 }
 
 /// Room for one request and its reply.
@@ -82,6 +96,12 @@ pub struct Interpreter {
 struct Rooms {
     request: Vec<u8>,
     reply: Vec<u8>,
+}
+
+impl Rooms {
+    fn bytes(&self) -> usize {
+        self.request.capacity() + self.reply.capacity()
+    }
 }
 
 impl Interpreter {
@@ -98,6 +118,14 @@ impl Interpreter {
         let lua = Lua::new_with(libraries, LuaOptions::new())?;
         let control = Rc::new(Control::new());
         let native = native::native(&lua, &control)?;
+        let rooms = Rc::<RefCell<Rooms>>::default();
+        let (called, room) = (control.clone(), rooms.clone());
+        let call = lua.create_function(move |lua, values: MultiValue| {
+            called.limit_memory(lua, false)?;
+            let served = HOST.with(|host| serve(lua, &called, host.0, &mut room.borrow_mut(), values));
+            called.limit_memory(lua, true).and(served)
+        })?;
+        native.raw_set("call", call)?;
         let libraries = libraries::native(&lua, control.clone())?;
         let prelude = lua.load(include_str!("prelude.lua")).set_name(format!("={PRELUDE}"));
         let (globals, environment, driver): (Table, Table, Function) =
@@ -115,7 +143,7 @@ impl Interpreter {
             environment,
             driver,
             scripts: HashMap::default(),
-            rooms: Rooms::default(),
+            rooms,
         })
     }
 
@@ -164,7 +192,7 @@ impl Interpreter {
 
     /// Memory of the interpreter, in bytes.
     pub fn used_bytes(&self) -> usize {
-        self.lua.used_memory() + self.rooms.request.capacity() + self.rooms.reply.capacity()
+        self.lua.used_memory() + self.rooms.borrow().bytes()
     }
 
     /// Runs a script and appends its reply to `out`.
@@ -178,28 +206,18 @@ impl Interpreter {
         out: &mut Vec<u8>,
     ) -> std::result::Result<(), Stop> {
         let before = out.len();
-        self.control.begin(request.limits);
-        let (host, rooms) = (RefCell::new(host), RefCell::new(std::mem::take(&mut self.rooms)));
         let (lua, control) = (&self.lua, &*self.control);
+        control.begin(request.limits);
         let Some((_, script)) = self.scripts.get(&request.name) else {
             words::error(out, b"NOSCRIPT No matching script.");
             return Ok(());
         };
         let words = self.set_words("KEYS", request.keys).and_then(|()| self.set_words("ARGV", request.args));
         let ran = words.and_then(|()| {
-            lua.scope(|scope| {
-                let served = scope.create_function(|lua, values: MultiValue| {
-                    control.limit_memory(lua, false)?;
-                    let mut rooms = rooms.borrow_mut();
-                    let served = serve(lua, control, &mut **host.borrow_mut(), &mut rooms, values);
-                    control.limit_memory(lua, true).and(served)
-                })?;
-                control.limit_memory(lua, true)?;
-                let done = self.driver.call::<(bool, Value, Option<usize>)>((served, script));
-                control.limit_memory(lua, false).and(done)
-            })
+            control.limit_memory(lua, true)?;
+            let done = HOST.set(Hosted(host), || self.driver.call::<(bool, Value, Option<usize>)>(script));
+            control.limit_memory(lua, false).and(done)
         });
-        self.rooms = rooms.into_inner();
         let answered = ran.and_then(|(is_done, value, line)| match is_done {
             true => {
                 let wording = Wording { client: request.version, script: self.control.version.get() };
@@ -243,8 +261,8 @@ impl Interpreter {
             }
             debug_assert!(collected.is_ok());
         }
-        if self.rooms.request.capacity() + self.rooms.reply.capacity() > ROOM_BYTES_KEPT {
-            self.rooms = Rooms::default();
+        if self.rooms.borrow().bytes() > ROOM_BYTES_KEPT {
+            self.rooms.take();
         }
     }
 

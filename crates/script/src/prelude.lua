@@ -252,7 +252,10 @@ local redis = {
   REDIS_VERSION = native.version, REDIS_VERSION_NUM = native.version_number,
 }
 
-function redis.pcall(...) return redis.call(native.ASK_PCALL, ...) end
+redis.call = native.call
+local call = native.call
+
+function redis.pcall(...) return call(native.ASK_PCALL, ...) end
 
 function redis.error_reply(text, ...)
   if type(text) ~= "string" or select("#", ...) > 0 then
@@ -274,14 +277,14 @@ function redis.log(level, ...)
   if level < 0 or level > 3 then error("Invalid log level.", 2) end
   local words = {}
   for at = 1, select("#", ...) do words[at] = tostring((select(at, ...))) end
-  redis.call(native.ASK_LOG, level, table.concat(words, " "))
+  call(native.ASK_LOG, level, table.concat(words, " "))
 end
 
 redis.sha1hex = guarded(native.sha1hex)
 redis.setresp = guarded(native.set_version)
 
 function redis.acl_check_cmd(...)
-  return finish(redis.call(native.ASK_PERMISSION, ...))
+  return finish(call(native.ASK_PERMISSION, ...))
 end
 
 function redis.set_repl() end
@@ -351,12 +354,11 @@ local function describe(failure)
   return failure
 end
 
--- Runs a script, whose commands `call` executes.
-local function run(call, script)
+local function run(script)
   if json_changed then
     global.cjson, json_changed = new_json(readonly), false
   end
-  redis.call, failed_at = call, nil
+  failed_at = nil
   local done, value = xpcall(script, describe)
   return done, value, failed_at
 end

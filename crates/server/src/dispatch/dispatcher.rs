@@ -211,10 +211,11 @@ impl Dispatcher {
         if window.first().is_some_and(|op| op.what.is_request()) {
             self.look_up_ends(window);
         }
-        let with_scripts = self.resp.has_scripts();
-        let alone =
-            with_scripts.as_ref().map(|shared| self.resp.be_alone_with_scripts(&mut self.executor, shared));
-        let mut hints = Hints { epoch: self.executor.epoch(), are_outdated: alone.is_some() };
+        let has_scripts = self.resp.has_scripts();
+        if has_scripts {
+            self.be_alone(batch, window);
+        }
+        let mut hints = Hints { epoch: self.executor.epoch(), are_outdated: has_scripts };
         let has_flash = self.executor.has_flash();
         for op in window.iter() {
             let ready = &mut batch[op.connection as usize];
@@ -244,14 +245,25 @@ impl Dispatcher {
                 ready.connection.completed();
             }
         }
-        if alone.is_some() {
+        if has_scripts {
             self.resp.end_scripts();
         }
-        drop(alone);
         if self.sampler.passes(window.len()) {
             self.sample(batch, window);
         }
         window.clear();
+    }
+
+    /// The window has scripts: the worker is alone while it executes the window.
+    #[cold]
+    #[inline(never)]
+    fn be_alone(&mut self, batch: &[Ready<'_, Connection>], window: &Window<'_>) {
+        for op in window {
+            if let Work::Resp(work) = &op.what {
+                self.resp.prepare_script(batch[op.connection as usize].connection, work);
+            }
+        }
+        self.resp.be_alone_with_scripts(&mut self.executor);
     }
 
     /// Whether a request waits for room that flash makes.

@@ -132,8 +132,7 @@ impl Resp {
         if !self.bring_keys(executor, connection, command.keys.of(args)) {
             return Progressed::Waits;
         }
-        let state = self.shared.clone();
-        let _alone = self.be_alone(executor, &state.gate, connection);
+        let _alone = self.be_alone(executor, connection);
         // While the worker waited, others may have pushed an item out of memory.
         if !self.bring_keys(executor, connection, command.keys.of(args)) {
             return Progressed::Waits;
@@ -197,8 +196,7 @@ impl Resp {
         if !self.bring_keys(executor, connection, [from, to].into_iter()) {
             return Progressed::Waits;
         }
-        let state = self.shared.clone();
-        let _alone = self.be_alone(executor, &state.gate, connection);
+        let _alone = self.be_alone(executor, connection);
         // While the worker waited, others may have pushed an item out of memory.
         if !self.bring_keys(executor, connection, [from, to].into_iter()) {
             return Progressed::Waits;

@@ -8,18 +8,15 @@ use super::compose::say_error;
 use super::errors::{self, Error};
 use super::keys_commands::flush_option;
 use super::own_request::{item_keys, own_request};
-use super::request::{Call, after};
+use super::request::{Call, Work, after};
 use super::session::{Connection, version_of};
-use super::shared::Shared;
 use super::worker::Resp;
 use crate::dispatch::execute::Executor;
 use crate::dispatch::progress::Busy;
 use crate::dispatch::window::{Hints, Progressed};
-use larder_cache::Alone;
 use larder_protocol::resp::{Args, Command, Id, Version, command_of, compose as words, decimal, flags};
 use larder_script::{Called, Header, Host, Limits, Name, Request, Stop};
 use std::borrow::Cow;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A script whose items come from flash is begun anew until all are in memory, but not for ever: others may push them
@@ -28,6 +25,8 @@ const TRIES_MAX: u8 = 3;
 /// Items beside its keys for which a script begins anew, at most, and the longest of their keys.
 const MORE_KEYS_MAX: usize = 64;
 const MORE_KEY_BYTES_MAX: usize = 1024;
+/// A script of up to this number of bytes is compiled in some tens of microseconds.
+const SHORT_SCRIPT_BYTES: usize = 2 << 10;
 /// Scripts of a window that others wait for awake, at most: some microseconds.
 const SHORT_SCRIPTS: u32 = 4;
 /// The most memory of a script, in bytes.
@@ -45,31 +44,38 @@ struct Run<'a> {
 }
 
 impl Resp {
-    /// What the workers share, if the window has scripts: then the worker is alone while it executes the window
-    /// ([`Resp::be_alone_with_scripts`]), rather than for each script anew.
+    /// Whether the window has scripts: then the worker is alone while it executes the window, rather than for each
+    /// script anew.
     #[inline]
-    pub(in crate::dispatch) fn has_scripts(&self) -> Option<Arc<Shared>> {
-        (self.scripts.in_window > 0).then(|| self.shared.clone())
+    pub(in crate::dispatch) fn has_scripts(&self) -> bool {
+        self.scripts.in_window > 0
     }
 
-    /// Lets no other worker execute requests until the result is dropped.
-    #[cold]
-    pub(in crate::dispatch) fn be_alone_with_scripts<'g>(
-        &mut self,
-        executor: &mut Executor,
-        shared: &'g Shared,
-    ) -> Alone<'g> {
+    /// Compiles a long script that is new, while others go on: some take a tenth of a second.
+    pub(in crate::dispatch) fn prepare_script(&mut self, connection: &Connection, work: &Work<'_>) {
+        if let Work::Call(Call { command: Some(command), args, .. }) = work
+            && matches!(command.id, Id::Eval | Id::EvalRo)
+            && let Some(text) = after(*args, 1).next().filter(|text| text.len() > SHORT_SCRIPT_BYTES)
+            && connection.access().is_some()
+        {
+            // What is wrong with it is said when it is executed.
+            let _ = self.compiled(Name::of(text), (Some(text), false));
+        }
+    }
+
+    /// Lets no other worker execute requests until the window is executed.
+    pub(in crate::dispatch) fn be_alone_with_scripts(&mut self, executor: &mut Executor) {
         executor.offline();
-        let alone = shared.gate.be_alone(self.number, self.scripts.in_window > SHORT_SCRIPTS);
+        let alone = self.shared.gate.be_alone(self.number, self.scripts.in_window > SHORT_SCRIPTS);
         executor.online();
-        (self.scripts.alone_since, self.scripts.has_run) = (Some(Instant::now()), false);
-        alone
+        self.scripts.alone = Some((alone, Instant::now()));
+        self.scripts.has_run = false;
     }
 
     /// The window was executed.
-    #[inline]
+    #[cold]
     pub(in crate::dispatch) fn end_scripts(&mut self) {
-        (self.scripts.in_window, self.scripts.alone_since) = (0, None);
+        (self.scripts.in_window, self.scripts.alone) = (0, None);
     }
 
     /// `EVAL` and its like.
@@ -89,7 +95,8 @@ impl Resp {
             }
         };
         let in_transaction = connection.session.as_ref().is_some_and(|session| session.transaction.is_some());
-        let has_to_give_way = self.scripts.alone_since.is_some_and(|since| since.elapsed() > ALONE_MAX);
+        let has_to_give_way =
+            self.scripts.alone.as_ref().is_some_and(|(_, since)| since.elapsed() > ALONE_MAX);
         if has_to_give_way && self.scripts.has_run && !in_transaction {
             connection.progress.busy = Some(Busy::Pausing);
             return Progressed::Waits;
@@ -102,8 +109,7 @@ impl Resp {
             return Progressed::Waits;
         }
         let progressed = {
-            let state = self.shared.clone();
-            let _alone = self.be_alone(executor, &state.gate, connection);
+            let _alone = self.be_alone(executor, connection);
             self.run_alone(executor, connection, &run, in_transaction)
         };
         match progressed {

@@ -3,6 +3,7 @@
 use super::errors::{self, Error};
 use super::scripts::Scripts;
 use crate::io::{Buffers, Charge};
+use larder_cache::Alone;
 use larder_script::{Header, Host, Interpreter, Name, Request, Stop};
 use std::sync::Arc;
 use std::time::Instant;
@@ -29,8 +30,8 @@ pub(super) struct ScriptWorker {
     reply: Vec<u8>,
     /// How many scripts the window has.
     pub(super) in_window: u32,
-    /// Since when the worker is alone for the scripts of the window.
-    pub(super) alone_since: Option<Instant>,
+    /// The worker is alone for the scripts of the window, and since when.
+    pub(super) alone: Option<(Alone<'static>, Instant)>,
     /// One of them was begun.
     pub(super) has_run: bool,
     /// While a script runs: when it may list no more keys.

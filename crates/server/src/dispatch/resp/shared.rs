@@ -123,7 +123,8 @@ struct SlowLog {
 /// What all workers share of RESP.
 pub struct Shared {
     pub(in crate::dispatch) clients: Clients,
-    pub(in crate::dispatch) gate: Gate,
+    /// It stays as long as the process: so a worker can keep that it is alone.
+    pub(in crate::dispatch) gate: &'static Gate,
     workers: Box<[WorkerCounts]>,
     counts_at_reset: Mutex<Vec<CommandStats>>,
     slow: Mutex<SlowLog>,
@@ -154,7 +155,7 @@ impl Shared {
         let ports = server.drivers().map_or(Vec::new(), |drivers| drivers.resp_ports.clone());
         Shared {
             clients: Clients::default(),
-            gate: Gate::new(workers),
+            gate: Box::leak(Box::new(Gate::new(workers))),
             workers: (0..workers).map(|_| WorkerCounts::new()).collect(),
             counts_at_reset: Mutex::new(vec![CommandStats::default(); Id::COUNT]),
             slow: Mutex::default(),

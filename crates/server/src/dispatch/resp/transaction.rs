@@ -147,8 +147,7 @@ impl Resp {
             }
             return Progressed::Waits;
         }
-        let state = self.shared.clone();
-        let _alone = self.be_alone(executor, &state.gate, connection);
+        let _alone = self.be_alone(executor, connection);
         let Some(session) = &mut connection.session else { return Progressed::Request };
         let is_unchanged = session.watched.values().all(Watch::is_unchanged);
         session.forget_watched();

@@ -12,7 +12,7 @@ use crate::dispatch::item_key::{KeyRoom, is_plain};
 use crate::dispatch::protocol::Protocol;
 use crate::dispatch::state::ServerState;
 use crate::io::{Peer, Ready};
-use larder_cache::{Alone, Gate};
+use larder_cache::Alone;
 use larder_protocol::resp::{Id, Options};
 use std::sync::Arc;
 use std::time::Instant;
@@ -185,19 +185,18 @@ impl Resp {
 
     /// Lets no other worker execute requests until the result is dropped. `None` = the connection executes a
     /// transaction, or the window has scripts, so the worker is alone already.
-    pub(super) fn be_alone<'g>(
+    pub(super) fn be_alone(
         &self,
         executor: &mut Executor,
-        gate: &'g Gate,
         connection: &Connection,
-    ) -> Option<Alone<'g>> {
+    ) -> Option<Alone<'static>> {
         let in_transaction = connection.session.as_ref().is_some_and(|session| session.transaction.is_some());
-        if in_transaction || self.scripts.alone_since.is_some() {
+        if in_transaction || self.scripts.alone.is_some() {
             return None;
         }
         // While the worker waits it holds nothing that another could wait for.
         executor.offline();
-        let alone = gate.be_alone(self.number, false);
+        let alone = self.shared.gate.be_alone(self.number, false);
         executor.online();
         Some(alone)
     }
