@@ -122,7 +122,8 @@ impl Drop for Alone<'_> {
     fn drop(&mut self) {
         // Inside before the gate opens, so that nobody is alone in between. The mutex orders this for the next one that
         // is.
-        self.gate.inside[self.worker].0.store(true, Ordering::Relaxed);
+        // A worker that panics leaves for good.
+        self.gate.inside[self.worker].0.store(!std::thread::panicking(), Ordering::Relaxed);
         self.gate.closed.store(false, Ordering::Release);
         self.lock = None;
     }

@@ -171,10 +171,12 @@ impl Answer<'_> {
         // Most tables have elements, and nothing else.
         match (table.raw_get("err")?, table.raw_get("ok")?) {
             (Value::String(text), _) => {
+                self.take(text.as_bytes().len())?;
                 words::error(out, &text.as_bytes());
                 return Ok(());
             }
             (_, Value::String(text)) => {
+                self.take(text.as_bytes().len())?;
                 let text: Vec<u8> = text.as_bytes().iter().map(|byte| without_end(*byte)).collect();
                 out.push(b'+');
                 out.extend_from_slice(&text);
@@ -193,19 +195,30 @@ impl Answer<'_> {
             return Ok(());
         }
         if let Value::Table(map) = table.raw_get("map")? {
-            let pairs: Vec<(Value, Value)> = map.pairs().collect::<Result<_>>()?;
-            words::map_head(out, client, pairs.len());
-            return pairs.iter().try_for_each(|(key, value)| {
-                self.value(key, out, depth + 1)?;
-                self.value(value, out, depth + 1)
-            });
+            let (mut pairs, mut count) = (Vec::new(), 0);
+            for pair in map.pairs() {
+                let (key, value): (Value, Value) = pair?;
+                self.value(&key, &mut pairs, depth + 1)?;
+                self.value(&value, &mut pairs, depth + 1)?;
+                count += 1;
+            }
+            words::map_head(out, client, count);
+            out.extend_from_slice(&pairs);
+            return Ok(());
         }
         if let Value::Table(set) = table.raw_get("set")? {
-            let members: Vec<(Value, Value)> = set.pairs().collect::<Result<_>>()?;
-            words::set_head(out, client, members.len());
-            return members.iter().try_for_each(|(member, _)| self.value(member, out, depth + 1));
+            let (mut members, mut count) = (Vec::new(), 0);
+            for pair in set.pairs() {
+                let (member, _): (Value, Value) = pair?;
+                self.value(&member, &mut members, depth + 1)?;
+                count += 1;
+            }
+            words::set_head(out, client, count);
+            out.extend_from_slice(&members);
+            return Ok(());
         }
         if let Value::String(text) = table.raw_get("big_number")? {
+            self.take(text.as_bytes().len())?;
             let text: Vec<u8> = text.as_bytes().iter().map(|byte| without_end(*byte)).collect();
             match client {
                 Version::Resp2 => words::bulk(out, &text),
@@ -217,6 +230,7 @@ impl Answer<'_> {
             && let (Value::String(format), Value::String(text)) =
                 (verbatim.raw_get("format")?, verbatim.raw_get("string")?)
         {
+            self.take(text.as_bytes().len())?;
             match client {
                 Version::Resp2 => words::bulk(out, &text.as_bytes()),
                 Version::Resp3 => {

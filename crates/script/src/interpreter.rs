@@ -23,6 +23,8 @@ const LEFT_BYTES_MAX: usize = 192 << 10;
 const ROOM_BYTES_KEPT: usize = 16 << 10;
 /// The longest script, in bytes. The time to compile one may grow with the square of its length.
 const SCRIPT_BYTES_MAX: usize = 64 << 10;
+/// How many times the bytes of a list its values may take, about.
+const LIST_TIMES: usize = 4;
 /// What a script is told that runs out of memory.
 const NO_MEMORY: &str = "not enough memory";
 /// Whether a script goes on.
@@ -363,7 +365,15 @@ fn serve(
     }
     match reply.strip_prefix(b"-") {
         Some(text) if asked == Asked::Call => refused(text.strip_suffix(b"\r\n").unwrap_or(text)),
-        _ => one(convert::value_of(lua, &mut &reply[..])?),
+        _ => {
+            // Each element of a list takes several times as much as a value as it does in the reply.
+            let times = if reply.first() == Some(&b'*') { LIST_TIMES } else { 1 };
+            if reply.len() * times > control.bytes_left(lua) {
+                control.stop(Stop::Memory);
+                return Err(mlua::Error::runtime(STOPPED));
+            }
+            one(convert::value_of(lua, &mut &reply[..])?)
+        }
     }
 }
 

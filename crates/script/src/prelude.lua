@@ -205,23 +205,38 @@ tables.concat = stoppable(table.concat)
 
 local insert, remove, sort = table.insert, table.remove, table.sort
 
+-- A place in a table, as the library has it: a whole number of 32 bits.
+local function place(at, name)
+  local number = tonumber(at)
+  if not number or number < -2147483648 or number > 2147483647 then
+    error("bad argument #2 to '" .. name .. "' (number expected, got " .. type(at) .. ")", 4)
+  end
+  return number < 0 and math.ceil(number) or math.floor(number)
+end
+
 tables.insert = writable(function(t, ...)
+  if select("#", ...) ~= 2 or type(t) ~= "table" then return insert(t, ...) end
   local at, value = ...
-  local last = type(t) == "table" and #t + 1 or 0
-  if select("#", ...) ~= 2 or type(at) ~= "number" or last - at < AT_ONCE then return insert(t, ...) end
+  local last = #t + 1
+  at = place(at, "insert")
+  if last - at < AT_ONCE then return insert(t, at, value) end
   for to = last, at + 1, -1 do t[to] = t[to - 1] end
   t[at] = value
 end)
 
-tables.remove = writable(function(t, ...)
-  local at = ...
-  local last = type(t) == "table" and #t or 0
-  if type(at) ~= "number" or at < 1 or last - at < AT_ONCE then return remove(t, ...) end
+tables.remove = writable(function(t, at)
+  if at == nil or type(t) ~= "table" then return remove(t) end
+  local last = #t
+  at = place(at, "remove")
+  if at < 1 or at > last then return nil end
+  if last - at < AT_ONCE then return remove(t, at) end
   local value = t[at]
   for to = at, last - 1 do t[to] = t[to + 1] end
   t[last] = nil
   return value
 end)
+
+tables.maxn = stoppable(table.maxn)
 
 local function less(a, b) return a < b end
 tables.sort = writable(function(t, before)
@@ -280,7 +295,7 @@ function redis.log(level, ...)
   call(native.ASK_LOG, level, table.concat(words, " "))
 end
 
-redis.sha1hex = guarded(native.sha1hex)
+redis.sha1hex = guarded(stoppable(native.sha1hex))
 redis.setresp = guarded(native.set_version)
 
 function redis.acl_check_cmd(...)
@@ -297,7 +312,7 @@ function redis.debug() end
 local function library(functions, shows)
   local all = {}
   for name, f in next, functions do
-    all[name] = type(f) == "function" and guarded(f) or f
+    all[name] = type(f) == "function" and guarded(stoppable(f)) or f
   end
   return shows(all)
 end
@@ -331,7 +346,9 @@ global.string, global.table, global.math = readonly(strings), readonly(tables), 
 global.os = readonly({clock = os.clock})
 local coroutines = {}
 for name, f in next, coroutine do coroutines[name] = f end
-function coroutines.resume(...) return caught(coroutine.resume(...)) end
+-- Each coroutine counts its own instructions, so a tree of short ones is never looked at.
+coroutines.create, coroutines.wrap = stoppable(coroutine.create), stoppable(coroutine.wrap)
+coroutines.resume = stoppable(function(...) return caught(coroutine.resume(...)) end)
 global.coroutine = readonly(coroutines)
 global.redis = readonly(redis)
 global.server = global.redis

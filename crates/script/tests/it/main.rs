@@ -205,6 +205,8 @@ fn functions_of_lua_are_as_they_were() {
         ("return load(function() return nil end)", "_"),
         ("local f, why = loadstring('return (') return why:sub(1, 7)", "$7 [string"),
         ("local n = 0 for _ in pairs(math) do n = n + 1 end return n > 20", ":1"),
+        ("local t = {1, 2, 3} table.insert(t, '2', 9) table.remove(t, 1.5) return t", "*3 :9 :2 :3"),
+        ("local t = {1} return {table.remove(t, 5) == nil, #t}", "*2 :1 :1"),
         ("return select('#', unpack({1, 2, 3}))", ":3"),
         ("return redis.sha1hex('')", "$40 da39a3ee5e6b4b0d3255bfef95601890afd80709"),
         ("return redis.error_reply('oops')", "-ERR oops"),

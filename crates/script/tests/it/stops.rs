@@ -31,6 +31,24 @@ const ENDLESS: &[(&str, Option<Stop>)] = &[
       while true do pcall(function() while true do end end) end",
         Some(Stop::Time),
     ),
+    (
+        "local function f(d) if d < 150 then coroutine.wrap(f)(d + 1) coroutine.wrap(f)(d + 1) end end f(0)",
+        Some(Stop::Time),
+    ),
+    (
+        "local function f(d) if d < 90 then for n = 1, 2 do pcall(coroutine.resume, coroutine.create(f), d + 1) end \
+      end end f(0)",
+        Some(Stop::Time),
+    ),
+    ("SPARSE while true do pcall(table.remove, t, '1') end", Some(Stop::Time)),
+    ("SPARSE while true do pcall(table.remove, t, 4294967297) end", Some(Stop::Time)),
+    ("SPARSE while true do pcall(table.insert, t, '1', 0) end", None),
+    ("SPARSE while true do pcall(table.insert, t, -4294967295, 0) end", Some(Stop::Time)),
+    (
+        "local s, t = ('x'):rep(1e6), {} local one = {ok = s} for n = 1, 3e4 do t[n] = one end return t",
+        Some(Stop::Memory),
+    ),
+    ("local t = {} local m = {map = t} t[1] = m for n = 2, 3e4 do t[n] = n end return m", None),
     ("SPARSE table.foreachi(t, getmetatable)", Some(Stop::Time)),
     ("SPARSE while true do pcall(table.remove, t, 1) end", Some(Stop::Time)),
     ("SPARSE while true do table.insert(t, 1, 0) end", None),

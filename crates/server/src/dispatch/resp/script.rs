@@ -86,6 +86,16 @@ impl Resp {
         command: &'static Command,
         args: Args<'_>,
     ) -> Progressed {
+        let in_transaction = connection.session.as_ref().is_some_and(|session| session.transaction.is_some());
+        // A client that keeps input and gets nothing may have to go while buffers are short.
+        let may_pause = !in_transaction && !connection.output.is_limited();
+        let has_to_give_way =
+            self.scripts.alone.as_ref().is_some_and(|(_, since)| since.elapsed() > ALONE_MAX);
+        if has_to_give_way && self.scripts.has_run && may_pause {
+            connection.progress.busy = Some(Busy::Pausing);
+            return Progressed::Waits;
+        }
+        self.scripts.has_run = true;
         let run = match self.read_run(command, args) {
             Ok(run) => run,
             Err(error) => {
@@ -94,14 +104,6 @@ impl Resp {
                 return Progressed::Request;
             }
         };
-        let in_transaction = connection.session.as_ref().is_some_and(|session| session.transaction.is_some());
-        let has_to_give_way =
-            self.scripts.alone.as_ref().is_some_and(|(_, since)| since.elapsed() > ALONE_MAX);
-        if has_to_give_way && self.scripts.has_run && !in_transaction {
-            connection.progress.busy = Some(Busy::Pausing);
-            return Progressed::Waits;
-        }
-        self.scripts.has_run = true;
         if !in_transaction
             && connection.progress.tries < TRIES_MAX
             && !self.bring_script(executor, connection, command, args)

@@ -78,25 +78,28 @@ impl Scripts {
             return Ok(());
         }
         let bytes = text.len() as u64 + ENTRY_BYTES;
-        let taken = *text_bytes + scripts.len() as u64 * ENTRY_BYTES;
+        let bytes_max = buffers.map_or(u64::MAX, |buffers| buffers.limit_bytes() / TEXTS_SHARE);
+        let fits = |texts: u64, count: usize| texts + count as u64 * ENTRY_BYTES + bytes <= bytes_max;
+        // The oldest of `EVAL` give way.
+        while (sent.len() >= SENT_MAX || !fits(*text_bytes, scripts.len()))
+            && let Some(oldest) = sent.pop_front()
+        {
+            if let Some(script) = scripts.remove(&oldest) {
+                *text_bytes -= script.text.len() as u64;
+                self.forgotten.fetch_add(1, Relaxed);
+            }
+        }
         let mut charge = Charge::default();
-        let fits = buffers.is_none_or(|buffers| {
-            taken + bytes <= buffers.limit_bytes() / TEXTS_SHARE && charge.try_grow(buffers, bytes)
-        });
-        if !fits || stays && scripts.len() - sent.len() >= LOADED_MAX {
+        if !fits(*text_bytes, scripts.len())
+            || stays && scripts.len() - sent.len() >= LOADED_MAX
+            || buffers.is_some_and(|buffers| !charge.try_grow(buffers, bytes))
+        {
             return Err(errors::SCRIPTS_TOO_LARGE);
         }
         *text_bytes += text.len() as u64;
         scripts.insert(name, Script { text: text.into(), stays, _charge: charge });
         if !stays {
             sent.push_back(name);
-        }
-        if sent.len() > SENT_MAX
-            && let Some(oldest) = sent.pop_front()
-            && let Some(script) = scripts.remove(&oldest)
-        {
-            *text_bytes -= script.text.len() as u64;
-            self.forgotten.fetch_add(1, Relaxed);
         }
         Ok(())
     }
@@ -176,6 +179,12 @@ mod tests {
         let scripts = Scripts::default();
         let keep =
             |text: &str| scripts.keep(Name::of(text.as_bytes()), text.as_bytes(), true, Some(&buffers));
+        let sent =
+            |text: &str| scripts.keep(Name::of(text.as_bytes()), text.as_bytes(), false, Some(&buffers));
+        assert_eq!((sent(&"s".repeat(200)), sent(&"t".repeat(400))), (Ok(()), Ok(())));
+        assert_eq!(buffers.used_bytes(), 656, "the older one gave way");
+        assert_eq!(keep(&"x".repeat(600)), Ok(()));
+        scripts.forget_all();
         assert_eq!(keep(&"x".repeat(100)), Ok(()));
         assert_eq!(buffers.used_bytes(), 356);
         assert_eq!(keep(&"y".repeat(500)), Err(errors::SCRIPTS_TOO_LARGE), "an eighth is for them");
