@@ -123,6 +123,19 @@ class Scripts(ScriptCase):
         self.assertEqual(int(lines[b"number_of_cached_scripts"]), 500)
         self.assertLess(int(lines[b"used_memory_scripts"]), 4 << 20)
 
+    def test_many_workers_with_little_memory_go_on_after_scripts_that_leave_garbage(self):
+        server = self.server("-t", "16", "-m", "64", "--script-ms", "1000")
+        connections = [self.connection(server) for _ in range(64)]
+        for number in range(8):
+            text = b"local t = {} for n = 1, 3000 do t[n] = ('%d'):rep(20) .. n end return #t" % number
+            for connection in connections:
+                connection.send(command(b"EVAL", text, b"0"))
+            for connection in connections:
+                reply = receive(connection)
+                self.assertTrue(reply == 3000 or reply.startswith(b"-OOM"), reply)
+        for connection in connections:
+            self.assertEqual(script(connection, b"return #KEYS[1]", (b"key",)), 3)
+
     def test_nothing_comes_between_the_commands_of_a_script(self):
         server = self.server("-t", "4")
         rounds, failures = 300, []

@@ -17,26 +17,38 @@
 //! A worker that waits, for the gate or for others to leave, must not be online: the one that is alone may need columns
 //! that come back only when all others have let go.
 
-use crate::shim::{AtomicBool, Mutex, MutexGuard, Ordering, fence, lock, wait_a_little};
+use crate::shim::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, fence, lock, wait_a_little};
+use std::time::{Duration, Instant};
 
 /// How often a worker looks whether the gate is open again before it sleeps.
 #[cfg(not(loom))]
 const LOOKS_BEFORE_SLEEP: u32 = 16;
 #[cfg(loom)]
 const LOOKS_BEFORE_SLEEP: u32 = 1;
+/// How often it tries to enter a gate that it saw open, before it sleeps.
+const TRIES_BEFORE_SLEEP: u32 = if cfg!(loom) { 1 } else { 16 };
+/// A worker that has waited for this time is let in before another is alone once more.
+const PATIENCE: Duration = Duration::from_micros(500);
+/// How often a worker that wants to be alone looks whether those before it are in. (loom knows no time.)
+const LOOKS_FOR_OTHERS: u32 = if cfg!(loom) { 0 } else { 200 };
 
-/// One flag, on a cache line of its own.
+/// One worker, on a cache line of its own.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Inside(AtomicBool);
+struct Passer {
+    is_inside: AtomicBool,
+    /// Since when it has waited for the mutex, in nanoseconds after the gate was made; 0 = it does not wait.
+    waits_since: AtomicU64,
+}
 
 /// The gate of all workers.
 #[derive(Debug)]
 pub struct Gate {
-    inside: Box<[Inside]>,
+    workers: Box<[Passer]>,
     closed: AtomicBool,
     /// The worker that is alone will be for long.
     is_long: AtomicBool,
+    began: Instant,
     /// Held by the worker that is alone.
     alone: Mutex<()>,
 }
@@ -46,25 +58,28 @@ pub struct Gate {
 pub struct Alone<'g> {
     gate: &'g Gate,
     worker: usize,
-    lock: Option<MutexGuard<'g, ()>>,
+    turn: Option<MutexGuard<'g, ()>>,
 }
 
 impl Gate {
     /// A gate for `workers` workers, none of which is inside.
     pub fn new(workers: usize) -> Gate {
         Gate {
-            inside: (0..workers).map(|_| Inside(AtomicBool::new(false))).collect(),
+            workers: (0..workers)
+                .map(|_| Passer { is_inside: AtomicBool::new(false), waits_since: AtomicU64::new(0) })
+                .collect(),
             closed: AtomicBool::new(false),
             is_long: AtomicBool::new(false),
+            began: Instant::now(),
             alone: Mutex::new(()),
         }
     }
 
     /// Goes inside, until [`Gate::leave`]. Returns `false` if the gate is closed: then the worker goes offline and
-    /// calls [`Gate::wait`]. `worker` counts from 0, and each number belongs to one thread.
+    /// calls [`Gate::wait_to_enter`]. `worker` counts from 0, and each number belongs to one thread.
     #[inline]
     pub fn enter(&self, worker: usize) -> bool {
-        self.inside[worker].0.store(true, Ordering::Relaxed);
+        self.workers[worker].is_inside.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst); // Pair D.
         // Acquire pairs with the Release of `Alone::drop`: what was done alone is seen.
         if self.closed.load(Ordering::Acquire) {
@@ -78,23 +93,55 @@ impl Gate {
     #[inline]
     pub fn leave(&self, worker: usize) {
         // Release pairs with the Acquire of `be_alone`: what was done inside is seen by the one that is alone.
-        self.inside[worker].0.store(false, Ordering::Release);
+        self.workers[worker].is_inside.store(false, Ordering::Release);
     }
 
-    /// Waits until the worker that is alone is done. Most are in some microseconds, which is less than it takes to
-    /// sleep and to be woken.
+    /// Goes inside when the gate is open again. The worker is offline.
     #[cold]
-    pub fn wait(&self) {
+    pub fn wait_to_enter(&self, worker: usize) {
+        for _ in 0..TRIES_BEFORE_SLEEP {
+            if !self.is_open_soon() {
+                break;
+            }
+            if self.enter(worker) {
+                return;
+            }
+        }
+        // Whoever holds this is the only one that can close the gate.
+        let turn = self.wait(worker);
+        let is_inside = self.enter(worker);
+        debug_assert!(is_inside);
+        drop(turn);
+    }
+
+    /// Waits until no other worker is alone, and keeps it so.
+    fn wait(&self, worker: usize) -> MutexGuard<'_, ()> {
+        let since = &self.workers[worker].waits_since;
+        since.store(self.began.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        let turn = lock(&self.alone);
+        since.store(0, Ordering::Relaxed);
+        turn
+    }
+
+    /// Whether a worker has waited for long.
+    fn keeps_waiting(&self) -> bool {
+        let least = self.began.elapsed().saturating_sub(PATIENCE).as_nanos() as u64;
+        self.workers.iter().any(|worker| (1..least).contains(&worker.waits_since.load(Ordering::Relaxed)))
+    }
+
+    /// Whether the gate opens while the worker looks at it. Most who are alone are for some microseconds, which is less
+    /// than it takes to sleep and to be woken.
+    fn is_open_soon(&self) -> bool {
         for looks in 1..=LOOKS_BEFORE_SLEEP {
             if !self.closed.load(Ordering::Acquire) {
-                return;
+                return true;
             }
             if self.is_long.load(Ordering::Relaxed) {
                 break;
             }
             wait_a_little(looks);
         }
-        drop(lock(&self.alone));
+        false
     }
 
     /// Waits until no other worker is inside, and keeps them out. The worker is inside and offline. `is_long`: others
@@ -102,30 +149,35 @@ impl Gate {
     pub fn be_alone(&self, worker: usize, is_long: bool) -> Alone<'_> {
         // Outside while it waits: another worker may want to be alone too.
         self.leave(worker);
-        self.wait();
-        let lock = lock(&self.alone);
+        for looks in 1..=LOOKS_FOR_OTHERS {
+            if !self.keeps_waiting() {
+                break;
+            }
+            wait_a_little(looks);
+        }
+        self.is_open_soon();
+        let turn = self.wait(worker);
         self.is_long.store(is_long, Ordering::Relaxed);
         self.closed.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst); // Pair D.
-        for (_, inside) in self.inside.iter().enumerate().filter(|(number, _)| *number != worker) {
+        for (_, other) in self.workers.iter().enumerate().filter(|(number, _)| *number != worker) {
             let mut looks = 0;
-            while inside.0.load(Ordering::Acquire) {
+            while other.is_inside.load(Ordering::Acquire) {
                 looks += 1;
                 wait_a_little(looks);
             }
         }
-        Alone { gate: self, worker, lock: Some(lock) }
+        Alone { gate: self, worker, turn: Some(turn) }
     }
 }
 
 impl Drop for Alone<'_> {
     fn drop(&mut self) {
         // Inside before the gate opens, so that nobody is alone in between. The mutex orders this for the next one that
-        // is.
-        // A worker that panics leaves for good.
-        self.gate.inside[self.worker].0.store(!std::thread::panicking(), Ordering::Relaxed);
+        // is. A worker that panics leaves for good.
+        self.gate.workers[self.worker].is_inside.store(!std::thread::panicking(), Ordering::Relaxed);
         self.gate.closed.store(false, Ordering::Release);
-        self.lock = None;
+        self.turn = None;
     }
 }
 
@@ -146,8 +198,8 @@ mod tests {
                 let (gate, counters) = (&gate, &counters);
                 scope.spawn(move || {
                     for round in 0..ROUNDS {
-                        while !gate.enter(worker) {
-                            gate.wait();
+                        if !gate.enter(worker) {
+                            gate.wait_to_enter(worker);
                         }
                         if round % 3 == 0 && worker < 2 {
                             let _alone = gate.be_alone(worker, round % 2 == 0);
@@ -188,8 +240,8 @@ mod loom_tests {
 
         /// One turn, in which the worker reads.
         fn pass(&self, worker: usize) -> u32 {
-            while !self.gate.enter(worker) {
-                self.gate.wait();
+            if !self.gate.enter(worker) {
+                self.gate.wait_to_enter(worker);
             }
             // SAFETY: loom checks that no write races with this read, which is the purpose of the test.
             let seen = self.value.with(|value| unsafe { *value });
@@ -199,8 +251,8 @@ mod loom_tests {
 
         /// One turn, in which the worker is alone and writes.
         fn change(&self, worker: usize) {
-            while !self.gate.enter(worker) {
-                self.gate.wait();
+            if !self.gate.enter(worker) {
+                self.gate.wait_to_enter(worker);
             }
             let alone = self.gate.be_alone(worker, false);
             // SAFETY: loom checks that nothing races with this write.

@@ -13,7 +13,7 @@ const INSTRUCTIONS: u32 = 100;
 /// The time of the processor is first looked at when this part of a run's time has passed. Most are shorter.
 const FIRST_LOOK: u32 = 8;
 /// A run that waits for something else than the processor, such as flash, may take this number of times as long.
-const LONGEST: u32 = 20;
+pub const LONGEST: u32 = 20;
 /// What no script ever sees: it is stopped.
 pub(crate) const STOPPED: &str = "script stopped";
 
@@ -53,7 +53,7 @@ pub(crate) struct Control {
 }
 
 /// The time of the processor that the thread has had.
-fn processor_time() -> Duration {
+pub fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
 }

@@ -16,9 +16,8 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// What runs and scripts have left may take this number of bytes before it is collected, and the scripts themselves
-/// half of it: they are compiled anew when they come again.
-const LEFT_BYTES_MAX: usize = 192 << 10;
+/// What runs have left may take this number of bytes before it is collected.
+const GARBAGE_BYTES_MAX: usize = 96 << 10;
 /// Room for a request and its reply that is kept between runs, in bytes.
 const ROOM_BYTES_KEPT: usize = 16 << 10;
 /// The longest script, in bytes. The time to compile one may grow with the square of its length.
@@ -27,6 +26,7 @@ const SCRIPT_BYTES_MAX: usize = 64 << 10;
 const LIST_TIMES: usize = 4;
 /// What a script is told that runs out of memory.
 const NO_MEMORY: &str = "not enough memory";
+
 /// Whether a script goes on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Called {
@@ -90,6 +90,10 @@ pub struct Interpreter {
     scripts: HashMap<Name, (Header, Function), ByName>,
     /// Memory without scripts, in bytes.
     base_bytes: usize,
+    /// Memory after the last collection, in bytes.
+    settled_bytes: usize,
+    /// Which half of the scripts is forgotten next.
+    forgets_odd: bool,
     rooms: Rc<RefCell<Rooms>>,
 }
 
@@ -139,6 +143,8 @@ impl Interpreter {
         lua.gc_collect()?;
         Ok(Interpreter {
             base_bytes: lua.used_memory(),
+            settled_bytes: lua.used_memory(),
+            forgets_odd: false,
             lua,
             control,
             globals,
@@ -245,27 +251,38 @@ impl Interpreter {
         }
     }
 
-    /// After a run, when nobody waits for it: what the script has left is collected if it is much.
-    pub fn settle(&mut self) {
+    /// After a run, when nobody waits for it: what the script has left is collected if it is much. Compiled scripts
+    /// stay as far as they take `scripts_max` bytes; of more, half go, which are compiled anew when they come again.
+    pub fn settle(&mut self, scripts_max: usize) {
         if self.control.stopped().is_some() {
             // Every instruction has become an error.
             let watched = self.control.watch(&self.lua);
             debug_assert!(watched.is_ok());
         }
-        let left_bytes = |lua: &Lua, base: usize| lua.used_memory().saturating_sub(base);
-        if left_bytes(&self.lua, self.base_bytes) > LEFT_BYTES_MAX {
-            let none = Args::new(b"", 0);
-            let words = self.set_words("KEYS", none).and_then(|()| self.set_words("ARGV", none));
-            let mut collected = words.and_then(|()| self.lua.gc_collect());
-            if left_bytes(&self.lua, self.base_bytes) > LEFT_BYTES_MAX / 2 {
-                self.scripts.clear();
-                collected = collected.and_then(|()| self.lua.gc_collect());
+        if self.lua.used_memory() > self.settled_bytes + GARBAGE_BYTES_MAX {
+            self.collect();
+            if self.settled_bytes > self.base_bytes + scripts_max {
+                let odd = self.forgets_odd;
+                self.scripts.retain(|name, _| name.is_odd() != odd);
+                self.forgets_odd = !odd;
+                self.collect();
             }
-            debug_assert!(collected.is_ok());
+            if self.settled_bytes > self.base_bytes + scripts_max {
+                self.scripts.clear();
+                self.collect();
+            }
         }
         if self.rooms.borrow().bytes() > ROOM_BYTES_KEPT {
             self.rooms.take();
         }
+    }
+
+    fn collect(&mut self) {
+        let none = Args::new(b"", 0);
+        let words = self.set_words("KEYS", none).and_then(|()| self.set_words("ARGV", none));
+        let collected = words.and_then(|()| self.lua.gc_collect());
+        debug_assert!(collected.is_ok());
+        self.settled_bytes = self.lua.used_memory();
     }
 
     fn set_words(&self, name: &str, args: Args<'_>) -> Result<()> {

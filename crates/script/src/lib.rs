@@ -26,7 +26,7 @@ mod native;
 mod number;
 mod pattern;
 
-pub use control::{Limits, Stop};
+pub use control::{LONGEST, Limits, Stop, processor_time};
 pub use header::Header;
 pub use interpreter::{Called, Host, Interpreter, Request};
 pub use name::Name;

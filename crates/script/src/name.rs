@@ -53,6 +53,11 @@ impl Name {
         name.iter().all(u8::is_ascii_hexdigit).then_some(Name(name))
     }
 
+    /// About half of all names are.
+    pub(crate) fn is_odd(&self) -> bool {
+        self.0[39] & 1 == 1
+    }
+
     /// The digits.
     pub fn digits(&self) -> &[u8] {
         &self.0

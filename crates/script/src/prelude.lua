@@ -3,8 +3,8 @@
 local native, libraries = ...
 
 local error, type, tostring, rawget, rawset, select = error, type, tostring, rawget, rawset, select
-local next, pcall, xpcall, setmetatable, getmetatable, unpack = next, pcall, xpcall, setmetatable, getmetatable, unpack
-local is_over, in_lua = native.is_over, {}
+local next, pcall, xpcall, setmetatable, getmetatable = next, pcall, xpcall, setmetatable, getmetatable
+local is_over = native.is_over
 
 local READONLY = "Attempt to modify a readonly table"
 
@@ -317,7 +317,7 @@ local function library(functions, shows)
   return shows(all)
 end
 
-for name, functions in next, libraries do global[name] = library(functions, readonly) end
+for _, name in next, {"bit", "cmsgpack", "struct"} do global[name] = library(libraries[name], readonly) end
 
 -- What a script sets of `cjson` is in effect until it ends.
 

@@ -14,6 +14,7 @@ use crate::dispatch::progress::Busy;
 use crate::io::Charge;
 use larder_cache::{Tour, Toured};
 use larder_protocol::resp::{Args, Id, SLOTS, compose as words, decimal};
+use larder_script::{LONGEST, processor_time};
 use std::collections::HashSet;
 use std::time::Instant;
 
@@ -222,8 +223,9 @@ impl Resp {
         let in_transaction = session.transaction.is_some();
         // A step of `SCAN` is mostly one piece.
         self.continue_collecting(executor, connection);
+        let ends = self.scripts.time.map(|time| (processor_time() + time, Instant::now() + LONGEST * time));
         while in_transaction && matches!(connection.progress.busy, Some(Busy::Answering)) {
-            if self.scripts.lists_until.is_some_and(|until| Instant::now() > until) {
+            if ends.is_some_and(|(processor, at)| processor_time() > processor || Instant::now() > at) {
                 connection.progress.busy = None;
                 if let Some(session) = &mut connection.session {
                     session.unfinished.collecting = None;

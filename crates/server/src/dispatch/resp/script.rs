@@ -116,17 +116,22 @@ impl Resp {
         };
         match progressed {
             Progressed::Request => self.end_script(connection),
-            _ => self.scripts.settle(&self.shared.scripts, self.server.buffers()),
+            _ => self.settle_scripts(),
         }
         progressed
     }
 
     /// A script is answered.
     fn end_script(&mut self, connection: &mut Connection) {
-        self.scripts.settle(&self.shared.scripts, self.server.buffers());
+        self.settle_scripts();
         if let Some(session) = &mut connection.session {
             session.unfinished.script_keys = Vec::new();
         }
+    }
+
+    fn settle_scripts(&mut self) {
+        let workers = self.server.settings().threads;
+        self.scripts.settle(&self.shared.scripts, workers, self.server.buffers());
     }
 
     /// Reads what is to be executed, and compiles it if it is new.
@@ -201,7 +206,7 @@ impl Resp {
         let (time, more_max) = (Duration::from_millis(script_ms.into()), self.script_bytes_max());
         let state = self.server.clone();
         let mut scripts = std::mem::take(&mut self.scripts);
-        self.scripts.lists_until = Some(Instant::now() + time);
+        self.scripts.time = Some(time);
         let before = begin(connection, in_transaction);
         let request = Request {
             name: run.name,
@@ -255,7 +260,7 @@ impl Resp {
                 let text = args.next().unwrap_or_default();
                 let name = Name::of(text);
                 let compiled = self.compiled(name, (Some(text), true));
-                self.scripts.settle(&self.shared.scripts, self.server.buffers());
+                self.settle_scripts();
                 compiled?;
                 words::bulk(out, name.digits());
             }

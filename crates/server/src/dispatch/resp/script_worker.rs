@@ -6,7 +6,7 @@ use crate::io::{Buffers, Charge};
 use larder_cache::Alone;
 use larder_script::{Header, Host, Interpreter, Name, Request, Stop};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// With less memory no script is begun, in bytes.
 const SCRIPT_BYTES_MIN: u64 = 64 << 10;
@@ -14,6 +14,11 @@ const SCRIPT_BYTES_MIN: u64 = 64 << 10;
 const CHARGE_STEP_BYTES: u64 = 64 << 10;
 /// The interpreters of all workers keep one part in this many of the memory for connection buffers, at most.
 const INTERPRETERS_SHARE: u64 = 4;
+/// What an interpreter takes beside compiled scripts, about, in bytes.
+const WITHOUT_SCRIPTS_BYTES: u64 = 192 << 10;
+/// What compiled scripts may take of one interpreter, in bytes.
+const SCRIPTS_BYTES_MIN: u64 = 48 << 10;
+const SCRIPTS_BYTES_MAX: u64 = 8 << 20;
 /// A script may take one part in this many of what is left of that memory. The rest is for the replies of its commands.
 const RUN_SHARE: u64 = 2;
 
@@ -34,8 +39,8 @@ pub(super) struct ScriptWorker {
     pub(super) alone: Option<(Alone<'static>, Instant)>,
     /// One of them was begun.
     pub(super) has_run: bool,
-    /// While a script runs: when it may list no more keys.
-    pub(super) lists_until: Option<Instant>,
+    /// While a script runs: how long it may, and how long it may list keys.
+    pub(super) time: Option<Duration>,
 }
 
 impl ScriptWorker {
@@ -97,10 +102,15 @@ impl ScriptWorker {
     }
 
     /// After a script: what the interpreter has kept is accounted. One for which there is no room goes.
-    pub(super) fn settle(&mut self, shared: &Scripts, buffers: Option<&Arc<Buffers>>) {
+    /// `workers` = how many there are.
+    pub(super) fn settle(&mut self, shared: &Scripts, workers: u32, buffers: Option<&Arc<Buffers>>) {
         let ScriptWorker { interpreter, charge, reply, .. } = self;
         let Some(running) = interpreter else { return };
-        running.settle();
+        let share =
+            buffers.map_or(0, |buffers| buffers.limit_bytes() / INTERPRETERS_SHARE / u64::from(workers));
+        running
+            .settle(share.saturating_sub(WITHOUT_SCRIPTS_BYTES).clamp(SCRIPTS_BYTES_MIN, SCRIPTS_BYTES_MAX)
+                as usize);
         if reply.capacity() as u64 > CHARGE_STEP_BYTES {
             *reply = Vec::new();
         }
@@ -117,7 +127,7 @@ impl ScriptWorker {
     fn let_go(&mut self, shared: &Scripts, bytes: u64, buffers: &Arc<Buffers>) {
         let before = self.charge.bytes();
         self.charge = Charge::default();
-        let others = shared.figures().interpreter_bytes.saturating_sub(before);
+        let others = shared.interpreter_bytes().saturating_sub(before);
         let fits = others + bytes <= buffers.limit_bytes() / INTERPRETERS_SHARE;
         if bytes == 0 || !fits || !self.charge.try_grow(buffers, bytes) {
             self.interpreter = None;

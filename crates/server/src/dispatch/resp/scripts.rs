@@ -132,11 +132,16 @@ impl Scripts {
         self.interpreter_bytes.fetch_add(now.wrapping_sub(before), Relaxed);
     }
 
+    /// What all interpreters take, in bytes.
+    pub(super) fn interpreter_bytes(&self) -> u64 {
+        self.interpreter_bytes.load(Relaxed)
+    }
+
     /// What `INFO` shows.
     pub(in crate::dispatch) fn figures(&self) -> Figures {
         let kept = self.kept();
         let (count, text_bytes) = (kept.scripts.len(), kept.text_bytes);
-        Figures { count, text_bytes, interpreter_bytes: self.interpreter_bytes.load(Relaxed) }
+        Figures { count, text_bytes, interpreter_bytes: self.interpreter_bytes() }
     }
 }
 

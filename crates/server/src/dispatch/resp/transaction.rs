@@ -29,7 +29,7 @@ impl Resp {
     pub(super) fn queue(&mut self, connection: &mut Connection, call: &Call<'_>) -> Progressed {
         let chosen = self.keys_after(connection, call);
         let has_script = call.command.is_some_and(|command| command.keys == Keys::COUNTED);
-        let own = connection.own_keys().cloned();
+        let own = connection.own_keys().filter(|_| has_script).cloned();
         let Connection { session: Some(session), output, .. } = connection else {
             return Progressed::Request;
         };

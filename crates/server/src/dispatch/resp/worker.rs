@@ -79,9 +79,9 @@ impl Resp {
     /// Waits while another worker is alone.
     #[inline]
     pub(in crate::dispatch) fn pass_gate(&self, executor: &mut Executor) {
-        while !self.shared.gate.enter(self.number) {
+        if !self.shared.gate.enter(self.number) {
             executor.offline();
-            self.shared.gate.wait();
+            self.shared.gate.wait_to_enter(self.number);
             executor.online();
         }
     }
@@ -167,6 +167,7 @@ impl Resp {
 
     /// A connection begins to speak RESP.
     pub(super) fn begin_session(&self, connection: &mut Connection) {
+        debug_assert!(connection.own_keys().is_none(), "they come with a login, or a database");
         let client = self.shared.clients.add(connection.handle.clone());
         connection.set_protocol(Protocol::Resp);
         connection.session = Some(Box::new(Session::new(client)));
