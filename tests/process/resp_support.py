@@ -6,6 +6,10 @@ def command(*words):
     return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in words)
 
 
+class Pushed(list):
+    """Values that answer no request."""
+
+
 def receive(connection):
     """The next reply: bytes, a number, a list, None, or an error as the bytes of its line."""
     line = connection.line()
@@ -18,7 +22,9 @@ def receive(connection):
         return None
     if kind == b"$":
         return connection.exactly(int(rest) + 2)[:-2]
-    if kind in (b"*", b"%"):
+    if kind == b">":
+        return Pushed(receive(connection) for _ in range(int(rest)))
+    if kind in (b"*", b"%", b"~"):
         return [receive(connection) for _ in range(int(rest) * (2 if kind == b"%" else 1))]
     raise AssertionError("no reply: %r" % line)
 

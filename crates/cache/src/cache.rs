@@ -7,7 +7,7 @@ use crate::counters::Totals;
 use crate::demoter::{Demoter, Levels};
 use crate::flash_level::FlashLevel;
 use crate::hot_keys::HotKeys;
-use crate::item_store::Departure;
+use crate::item_store::{Departure, Hearer};
 use crate::item_store::{FlashNeeds, ItemStore};
 use crate::keeper::{KeeperHandle, Round};
 use crate::large_keys::LargeKeys;
@@ -19,7 +19,7 @@ use crate::save::{Saved, settle_flash};
 use crate::sizing::{NoCurve, Sizing, SizingCurves};
 use crate::temperature::{TemperatureKind, TemperatureStats};
 use crate::transfers::Transfers;
-use crate::watches::Watches;
+use crate::watches::{Change, Watches};
 use larder_allocation::{CostEvidence, WorthMode, WorthOptions};
 use larder_flash::Flash;
 use larder_item::{KeyHash, PrefixesFull, covers};
@@ -166,9 +166,21 @@ impl Cache {
         self.store.leaving.listen(Box::new(listener));
     }
 
-    /// Whether [`Cache::on_departure`]'s listener is called from now on. At first it is not.
-    pub fn tell_departures(&self, on: bool) {
-        self.store.leaving.tell_from_now_on(on);
+    /// Whether [`Cache::on_departure`]'s listener is called from now on, for the sake of `hearer`. At first it is not.
+    pub fn tell_departures(&self, hearer: Hearer, on: bool) {
+        self.store.leaving.tell_from_now_on(hearer, on);
+    }
+
+    /// Sets who is told of changes, once. As with [`Cache::on_departure`], the listener must not block, and must not
+    /// call the cache.
+    pub fn on_change(&self, listener: impl Fn(Change<'_>) + Send + Sync + 'static) {
+        self.watches.listen(Box::new(listener));
+    }
+
+    /// Whether [`Cache::on_change`]'s listener is called from now on. At first it is not. A worker that is in the
+    /// middle of a change may not tell of it: the caller lets no other worker execute anything meanwhile.
+    pub fn tell_changes(&self, on: bool) {
+        self.watches.extras.tell(on);
     }
 
     /// Starts the keeper's thread. It ends when [`Cache::stop_keeper`] is called.
@@ -486,6 +498,7 @@ impl Cache {
         self.watches.note_flush(|_| true);
         self.levels().flush();
         self.watches.note_flush(|_| true);
+        self.watches.tell(Change::All);
         self.sizing.clear();
         self.keeper.wake();
     }
@@ -500,6 +513,7 @@ impl Cache {
         self.watches.note_flush(|key| covers(prefix, key));
         self.levels().flush_prefix(prefix)?;
         self.watches.note_flush(|key| covers(prefix, key));
+        self.watches.tell(Change::Prefix(prefix));
         self.keeper.wake();
         Ok(())
     }

@@ -97,7 +97,7 @@ impl Clock {
 
     /// Whether an item of this expiry has expired. Whole seconds are compared with the last tick, as memcached does,
     /// and milliseconds with the time now.
-    pub(crate) fn has_passed(&self, expiry: Expiry) -> bool {
+    pub fn has_passed(&self, expiry: Expiry) -> bool {
         match (expiry.early_ms(), expiry.milliseconds()) {
             (_, None) => false,
             (0, Some(_)) => expiry.is_past(self.now_s()),

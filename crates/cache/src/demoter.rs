@@ -86,7 +86,7 @@ impl Levels<'_> {
             None if self.store.leaving.is_told() => {
                 let item = guard.item(leaving.at);
                 if self.store.life(leaving.at, &item) == Life::Live {
-                    self.store.leaving.tell(&item, Destination::Nowhere, &self.store.clock);
+                    self.store.leaving.tell(leaving.hash, &item, Destination::Nowhere, &self.store.clock);
                 }
             }
             None => {}
@@ -361,7 +361,7 @@ impl Demoter {
             // A flush may have come since the item's life was looked at: see `docs/internals/concurrency.md`.
             Life::Live => {
                 let (is_right, to) = self.demote(levels, guard, leaving, &item, counters);
-                store.leaving.tell(&item, to, &store.clock);
+                store.leaving.tell(leaving.hash, &item, to, &store.clock);
                 is_right && !store.is_flushed(leaving.at, &item)
             }
             Life::Expired | Life::Flushed => is_over_on_flash(life, &item) || self.has_hidden(&item),
@@ -421,7 +421,7 @@ impl Demoter {
         let item = guard.item(leaving.at);
         if self.holds_clean(leaving.hash, &item) {
             counters.elided.add(1);
-            store.leaving.tell(&item, Destination::OnFlashAlready, &store.clock);
+            store.leaving.tell(leaving.hash, &item, Destination::OnFlashAlready, &store.clock);
             return true;
         }
         let is_whole = item.value_bytes() as usize <= self.flash.part_bytes_max();
@@ -431,7 +431,7 @@ impl Demoter {
             return false;
         }
         counters.demoted.add(1);
-        store.leaving.tell(&item, Destination::Flash, &store.clock);
+        store.leaving.tell(leaving.hash, &item, Destination::Flash, &store.clock);
         // As in `leave_after`.
         if store.is_flushed(leaving.at, &item) {
             self.flash.invalidate(leaving.hash, item.key());

@@ -13,7 +13,7 @@ mod supply;
 
 pub(crate) use floors::Floors;
 pub(crate) use leaving::Leaving;
-pub use leaving::{Departure, Destination};
+pub use leaving::{Departure, Destination, Hearer};
 pub(crate) use start::FlashNeeds;
 pub(crate) use supply::RESERVED_COLUMNS;
 

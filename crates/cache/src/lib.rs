@@ -91,7 +91,7 @@ pub use commands::{Arith, ArithOutcome, Delete, DeleteOutcome, Mode, Store, Stor
 pub use counters::{Counter, Counters, Totals};
 pub use flash_level::{Exclusive, FlashLevel, STORE_WAIT_MAX_MS};
 pub use hot_keys::{HotKey, HotKeys, HotKeysReport};
-pub use item_store::{Departure, Destination};
+pub use item_store::{Departure, Destination, Hearer};
 pub use larder_allocation::{
     ColumnBounds, CostEvidence, Group, GroupStats, MoveReason, Objective, SizeClass, Subclass, WorthMode,
     WorthOptions,
@@ -116,6 +116,7 @@ pub use temperature::{
     Device, Fifo, Judged, KeepLimit, NewColumns, Queue, Resident, Residents, Sweep, Temperature,
     TemperatureKind, TemperatureStats, Verdict, WarmthRecord, hitmap,
 };
+pub use watches::Change;
 pub use worker::{
     Absence, Copied, CopyTo, Edit, Edited, Fetch, GetBatch, Hit, LargeRead, Listed, Lookup, Made, Promotion,
     Seen, Tour, Toured, Upload, Walk, Watch, Worker,

@@ -6,11 +6,13 @@
 //! watches, a writer finds that out from a word that it reads anyway ([`Extras`]).
 //!
 //! Items that are evicted, moved, demoted to flash or promoted are not changed: whoever does that writes nothing down.
+//!
+//! A listener may hear of every change ([`Change`]): whoever keeps track of what clients have read.
 
-use larder_item::KeyHash;
+use larder_item::{Expiry, KeyHash};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 
 /// Watched keys are spread over this number of tables, so that writers of different keys seldom meet.
 const TABLES: usize = 64;
@@ -18,8 +20,41 @@ const TABLES: usize = 64;
 /// What a writer has to do beside its write. Mostly nothing, so all of it is one word.
 pub(crate) struct Extras(AtomicU32);
 
-/// The bit that says that items may outlast the process; those below count the watches.
+/// The bit that says that items may outlast the process.
 const LASTING: u32 = 1 << 31;
+/// The bit that says that the listener hears of changes; those below count the watches.
+const TOLD: u32 = 1 << 30;
+
+/// What has happened to items.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Change<'a> {
+    /// A key is being stored, deleted, or given another expiry. It is told under a lock that readers of the new state
+    /// can wait for: [`Worker::expiry_after_changes`](crate::Worker::expiry_after_changes).
+    Key {
+        /// The hash of the key.
+        hash: KeyHash,
+        /// The key.
+        key: &'a [u8],
+        /// When the new item expires; never, if there is none.
+        expiry: Expiry,
+    },
+    /// Nothing has: an item that was on flash is shown, or is in memory from now on.
+    Seen {
+        /// The hash of its key.
+        hash: KeyHash,
+        /// Its key.
+        key: &'a [u8],
+        /// When it expires.
+        expiry: Expiry,
+    },
+    /// All items whose keys begin so were flushed.
+    Prefix(&'a [u8]),
+    /// All items were flushed.
+    All,
+}
+
+/// Hears of changes. It must not block, and must not call the cache.
+type Listener = Box<dyn Fn(Change<'_>) + Send + Sync>;
 
 impl Extras {
     /// `is_lasting`: items may outlast this process.
@@ -40,8 +75,27 @@ impl Extras {
 
     /// Some key is watched.
     #[inline]
-    pub(crate) fn is_watched(&self) -> bool {
+    fn is_watched(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & !(LASTING | TOLD) != 0
+    }
+
+    /// The listener hears of changes.
+    pub(crate) fn is_told(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & TOLD != 0
+    }
+
+    /// Somebody wants to know of changes.
+    #[inline]
+    pub(crate) fn are_noted(&self) -> bool {
         self.0.load(Ordering::Relaxed) & !LASTING != 0
+    }
+
+    /// Whether the listener hears of changes from now on.
+    pub(crate) fn tell(&self, on: bool) {
+        match on {
+            true => self.0.fetch_or(TOLD, Ordering::Relaxed),
+            false => self.0.fetch_and(!TOLD, Ordering::Relaxed),
+        };
     }
 
     fn add_watch(&self) {
@@ -78,12 +132,31 @@ type Table = HashMap<KeyHash, Row>;
 pub(crate) struct Watches {
     pub(crate) extras: Extras,
     tables: [Mutex<Table>; TABLES],
+    listener: OnceLock<Listener>,
 }
 
 impl Watches {
     /// Nothing is watched. `is_lasting`: see [`Extras::is_lasting`].
     pub(crate) fn new(is_lasting: bool) -> Watches {
-        Watches { extras: Extras::new(is_lasting), tables: std::array::from_fn(|_| Mutex::default()) }
+        Watches {
+            extras: Extras::new(is_lasting),
+            tables: std::array::from_fn(|_| Mutex::default()),
+            listener: OnceLock::new(),
+        }
+    }
+
+    /// Sets the listener, once.
+    pub(crate) fn listen(&self, listener: Listener) {
+        let _ = self.listener.set(listener);
+    }
+
+    /// Tells the listener of a change.
+    pub(crate) fn tell(&self, change: Change<'_>) {
+        if self.extras.is_told()
+            && let Some(listener) = self.listener.get()
+        {
+            listener(change);
+        }
     }
 
     fn table(&self, hash: KeyHash) -> MutexGuard<'_, Table> {
@@ -126,12 +199,15 @@ impl Watches {
         self.table(hash).get(&hash).map_or(Marks::default(), |row| row.marks)
     }
 
-    /// A key is changed, under the writer bit of its bucket.
+    /// A key is changed, under the writer bit of its bucket. `expiry` = that of the new item.
     #[cold]
-    pub(crate) fn note_change(&self, hash: KeyHash) {
-        if let Some(row) = self.table(hash).get_mut(&hash) {
+    pub(crate) fn note_change(&self, hash: KeyHash, key: &[u8], expiry: Expiry) {
+        if self.extras.is_watched()
+            && let Some(row) = self.table(hash).get_mut(&hash)
+        {
             row.marks.changes += 1;
         }
+        self.tell(Change::Key { hash, key, expiry });
     }
 
     /// The items of these keys were flushed.
@@ -156,12 +232,13 @@ mod tests {
     fn a_watch_sees_what_happens_while_it_lasts() {
         let watches = Watches::new(false);
         let (a, b) = (KeyHash(1 << 50), KeyHash(2 << 50));
-        watches.note_change(a);
+        let change = |hash| watches.note_change(hash, b"", Expiry::NEVER);
+        change(a);
         assert!(!watches.extras.are_any());
         let first = watches.begin(a, b"page:a");
         let other = watches.begin(b, b"b");
         assert!(watches.extras.are_any() && watches.extras.is_watched());
-        watches.note_change(a);
+        change(a);
         let second = watches.begin(a, b"page:a");
         assert_ne!(watches.marks(a), first);
         assert_eq!(watches.marks(a), second);
@@ -184,5 +261,23 @@ mod tests {
         assert!(watches.extras.is_watched() && watches.extras.is_lasting());
         watches.end(KeyHash(0));
         assert!(watches.extras.are_any() && !watches.extras.is_watched());
+    }
+
+    #[test]
+    fn the_listener_hears_of_changes_while_they_are_wanted() {
+        let watches = Watches::new(true);
+        let heard = std::sync::Arc::new(Mutex::new(Vec::new()));
+        let list = heard.clone();
+        watches.listen(Box::new(move |change| list.lock().unwrap().push(format!("{change:?}"))));
+        let change = || watches.note_change(KeyHash(0), b"k", Expiry::NEVER);
+        change();
+        watches.extras.tell(true);
+        assert!(watches.extras.are_noted() && !watches.extras.is_watched() && watches.extras.is_lasting());
+        change();
+        watches.tell(Change::All);
+        watches.extras.tell(false);
+        change();
+        assert_eq!(heard.lock().unwrap().len(), 2);
+        assert!(!watches.extras.are_noted() && watches.extras.is_lasting());
     }
 }

@@ -18,7 +18,7 @@ pub(crate) const CHUNK: &str = "@user_script";
 /// What `prelude.lua` is called in errors.
 pub(crate) const PRELUDE: &str = "prelude";
 /// The version of Redis that scripts see.
-const VERSION: (&str, u32) = ("7.2.4", 0x0007_0204);
+const VERSION: (&str, u32) = ("7.4.0", 0x0007_0400);
 /// Steps of one search for a pattern, at most: some milliseconds.
 const STEPS_MAX: u64 = 2_000_000;
 /// The longest pattern, in bytes: a set of it is read in some hundred steps.

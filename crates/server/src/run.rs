@@ -118,7 +118,13 @@ fn serve(
     ));
     let shared = Arc::new(RespShared::new(&state));
     let watch = state.watch().clone();
-    cache.on_departure(move |gone| watch.tell_departure(gone));
+    let told = shared.clone();
+    cache.on_departure(move |gone| {
+        watch.tell_departure(gone);
+        told.note_departure(gone);
+    });
+    let told = shared.clone();
+    cache.on_change(move |change| told.note_change(change));
     let latency: Arc<[Arc<WorkerLatency>]> =
         (0..settings.threads).map(|_| Arc::from(WorkerLatency::new())).collect();
 

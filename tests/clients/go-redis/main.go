@@ -165,8 +165,7 @@ func severalConnections(c redis.UniversalClient) error {
 func whatIsRefused(c redis.UniversalClient) error {
 	return errors.Join(
 		refused(c.LPush(ctx, "list", "x").Err(), "no lists"),
-		refused(c.Do(ctx, "FCALL", "f", 1, "x").Err(), "keeps no functions"),
-		refused(c.Publish(ctx, "channel", "x").Err(), "no channels"))
+		refused(c.Do(ctx, "FCALL", "f", 1, "x").Err(), "keeps no functions"))
 }
 
 func scripts(c redis.UniversalClient) error {
@@ -207,6 +206,83 @@ func scan(c *redis.Client) error {
 		seen[all.Val()] = true
 	}
 	return errors.Join(all.Err(), same(len(seen), keyCount))
+}
+
+// until asks again and again, and fails if that takes a minute.
+func until(what string, happens func() bool) error {
+	for deadline := time.Now().Add(time.Minute); !happens(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			return fmt.Errorf("never happened: %s", what)
+		}
+	}
+	return nil
+}
+
+// pubSub hears what is published: channels, patterns, shards, and all of it again after a lost connection.
+func pubSub(c *redis.Client, protocol int) error {
+	own := redis.NewClient(&redis.Options{Addr: c.Options().Addr, Protocol: protocol})
+	defer own.Close()
+	heard := own.Subscribe(ctx, "news", "grüße")
+	defer heard.Close()
+	first, err := heard.Receive(ctx)
+	if err := errors.Join(err, same(first, "subscribe: news"), heard.PSubscribe(ctx, "n?ws")); err != nil {
+		return err
+	}
+	both := func() bool {
+		return c.PubSubNumSub(ctx, "news").Val()["news"] == 1 && c.PubSubNumPat(ctx).Val() == 1
+	}
+	published := func() error { return same(c.Publish(ctx, "news", "x").Val(), 2) }
+	if err := errors.Join(until("both are subscribed", both), published()); err != nil {
+		return err
+	}
+	every := strings.Repeat("\x00\r\n\xff", 100_000)
+	messages := heard.Channel()
+	if err := errors.Join(
+		same(<-messages, "Message<news: x>"), same(<-messages, "Message<news: x>"),
+		same(c.Publish(ctx, "grüße", every).Val(), 1), same((<-messages).Payload == every, true),
+		same(c.PubSubNumSub(ctx, "news", "none").Val(), map[string]int64{"news": 1, "none": 0}),
+		same(c.PubSubNumPat(ctx).Val(), 1), same(c.PubSubChannels(ctx, "n*").Val(), []string{"news"}),
+		heard.Ping(ctx, "text"), c.Do(ctx, "CLIENT", "KILL", "TYPE", "PUBSUB").Err(),
+		until("it subscribes again", both), published(),
+		same(<-messages, "Message<news: x>"), heard.Unsubscribe(ctx), heard.PUnsubscribe(ctx),
+		until("nobody hears", func() bool { return c.Publish(ctx, "news", "x").Val() == 0 })); err != nil {
+		return err
+	}
+	shard := own.SSubscribe(ctx, "shard")
+	defer shard.Close()
+	return errors.Join(
+		until("a shard is heard", func() bool { return c.SPublish(ctx, "shard", "y").Val() == 1 }),
+		same(<-shard.Channel(), "Message<shard: y>"), same(c.Publish(ctx, "shard", "y").Val(), 0))
+}
+
+// clientSideCache reads from the client's memory until the server says that a key has changed.
+func clientSideCache(c *redis.Client) error {
+	cache := redis.NewLocalCache(redis.CacheConfig{MaxEntries: 100})
+	own := redis.NewClient(&redis.Options{Addr: c.Options().Addr, Protocol: 3, ClientSideCache: cache})
+	defer own.Close()
+	reads := func(want any) error {
+		var wrong error
+		for i := 0; i < 10; i++ {
+			wrong = errors.Join(wrong, same(own.Get(ctx, "cached").Val(), want))
+		}
+		return wrong
+	}
+	forgets := func(what string, change redis.Cmder, want any) error {
+		kept := func() bool { return own.Ping(ctx).Err() != nil || cache.Len() == 0 }
+		return errors.Join(change.Err(), until(what, kept), reads(want))
+	}
+	if err := errors.Join(c.Set(ctx, "cached", "x", 0).Err(), reads("x")); err != nil {
+		return err
+	}
+	return errors.Join(
+		same(own.CSCStats().Hits >= 8, true),
+		forgets("SET", c.Set(ctx, "cached", "y", 0), "y"),
+		forgets("EXPIRE", c.Expire(ctx, "cached", time.Minute), "y"),
+		forgets("EVAL", c.Eval(ctx, `return redis.call("SET", KEYS[1], "z")`, []string{"cached"}), "z"),
+		c.PExpire(ctx, "cached", 100*time.Millisecond).Err(),
+		until("the end of a key", func() bool { return errors.Is(own.Get(ctx, "cached").Err(), redis.Nil) }),
+		forgets("SET of an absent key", c.Set(ctx, "cached", "w", 0), "w"),
+		forgets("FLUSHALL", c.FlushAll(ctx), ""))
 }
 
 // spread fails unless every server has a share of the keys, and only keys of its own slots.
@@ -261,6 +337,8 @@ func main() {
 			defer old.Close()
 			return same(old.Get(ctx, "p7").Val(), "7")
 		})
+		check("publish and subscribe", func() error { return errors.Join(pubSub(single, 2), pubSub(single, 3)) })
+		check("a cache on the side of the client", func() error { return clientSideCache(single) })
 		check("flush", func() error { return errors.Join(client.FlushAll(ctx).Err(), same(client.DBSize(ctx).Val(), 0)) })
 	}
 	if err := client.Close(); err != nil || failed {

@@ -1,3 +1,4 @@
+import io.lettuce.core.ClientOptions;
 import io.lettuce.core.KeyScanCursor;
 import io.lettuce.core.RedisClient;
 import io.lettuce.core.RedisCommandExecutionException;
@@ -7,15 +8,25 @@ import io.lettuce.core.ScanArgs;
 import io.lettuce.core.ScanCursor;
 import io.lettuce.core.ScriptOutputType;
 import io.lettuce.core.SetArgs;
+import io.lettuce.core.TrackingArgs;
 import io.lettuce.core.api.StatefulRedisConnection;
 import io.lettuce.core.api.sync.RedisCommands;
 import io.lettuce.core.codec.ByteArrayCodec;
+import io.lettuce.core.protocol.ProtocolVersion;
+import io.lettuce.core.pubsub.RedisPubSubAdapter;
+import io.lettuce.core.pubsub.StatefulRedisPubSubConnection;
+import io.lettuce.core.support.caching.CacheAccessor;
+import io.lettuce.core.support.caching.CacheFrontend;
+import io.lettuce.core.support.caching.ClientSideCaching;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Map;
 import java.util.Objects;
 import java.util.concurrent.Callable;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.CopyOnWriteArrayList;
 import org.springframework.cache.Cache;
 import org.springframework.data.redis.cache.RedisCacheConfiguration;
 import org.springframework.data.redis.cache.RedisCacheManager;
@@ -24,10 +35,18 @@ import org.springframework.data.redis.connection.lettuce.LettuceConnectionFactor
 import org.springframework.data.redis.core.ScanOptions;
 import org.springframework.data.redis.core.StringRedisTemplate;
 import org.springframework.data.redis.core.script.RedisScript;
+import org.springframework.data.redis.listener.ChannelTopic;
+import org.springframework.data.redis.listener.PatternTopic;
+import org.springframework.data.redis.listener.RedisMessageListenerContainer;
+import redis.clients.jedis.DefaultJedisClientConfig;
+import redis.clients.jedis.HostAndPort;
 import redis.clients.jedis.Jedis;
+import redis.clients.jedis.JedisPubSub;
 import redis.clients.jedis.Pipeline;
+import redis.clients.jedis.RedisProtocol;
 import redis.clients.jedis.Response;
 import redis.clients.jedis.Transaction;
+import redis.clients.jedis.csc.CacheConfig;
 import redis.clients.jedis.exceptions.JedisDataException;
 import redis.clients.jedis.params.ScanParams;
 import redis.clients.jedis.params.SetParams;
@@ -73,6 +92,17 @@ public final class Redis {
             throw error;
         }
         throw new AssertionError("nothing was refused with " + word);
+    }
+
+    /** Looks again and again until it happens; fails if that takes a minute. */
+    private static void until(Callable<Boolean> happens) throws Exception {
+        long end = System.nanoTime() + 60_000_000_000L;
+        while (!happens.call()) {
+            if (System.nanoTime() > end) {
+                throw new AssertionError("it never happened");
+            }
+            Thread.sleep(20);
+        }
     }
 
     private static byte[] everyByte(int count) {
@@ -183,7 +213,16 @@ public final class Redis {
         check("what is refused", () -> {
             refused(error, "no lists", () -> client.lpush("list", "x"));
             refused(error, "keeps no functions", () -> client.fcall("f", List.of(), List.of()));
-            refused(error, "no channels", () -> client.publish("channel", "x"));
+            return null;
+        });
+        check("publish and subscribe", () -> {
+            for (RedisProtocol protocol : List.of(RedisProtocol.RESP2, RedisProtocol.RESP3)) {
+                jedisSubscriber(client, new HostAndPort(host, port), protocol);
+            }
+            return null;
+        });
+        check("a cache on the side of the client", () -> {
+            jedisCache(client, new HostAndPort(host, port));
             return null;
         });
         check("flush", () -> {
@@ -192,6 +231,63 @@ public final class Redis {
             return null;
         });
         client.close();
+    }
+
+    /** Subscribes in a thread of its own, as Jedis does, and publishes by the other client. */
+    private static void jedisSubscriber(Jedis client, HostAndPort place, RedisProtocol protocol) throws Exception {
+        List<String> heard = new CopyOnWriteArrayList<>();
+        JedisPubSub subscriber = new JedisPubSub() {
+            @Override
+            public void onMessage(String channel, String message) {
+                heard.add(channel + "=" + message);
+            }
+
+            @Override
+            public void onPMessage(String pattern, String channel, String message) {
+                heard.add(pattern + ":" + channel + "=" + message);
+            }
+        };
+        Thread thread = new Thread(() -> {
+            try (Jedis own = new Jedis(place, DefaultJedisClientConfig.builder().protocol(protocol).build())) {
+                own.subscribe(subscriber, "news", "grüße");
+            }
+        });
+        thread.start();
+        until(() -> client.pubsubNumSub("grüße").get("grüße") == 1L);
+        subscriber.psubscribe("n?ws");
+        until(() -> client.pubsubNumPat() == 1L);
+        same(2L, client.publish("news", "x"));
+        same(1L, client.publish("grüße", "世界"));
+        same(0L, client.publish("none", "x"));
+        until(() -> heard.size() == 3);
+        same(List.of("news=x", "n?ws:news=x", "grüße=世界"), heard);
+        same(List.of("news"), client.pubsubChannels("n*"));
+        subscriber.unsubscribe();
+        subscriber.punsubscribe();
+        thread.join(60_000);
+        same(false, thread.isAlive());
+        same(0L, client.publish("news", "x"));
+    }
+
+    /** It reads from memory until the server says that a key has changed. */
+    private static void jedisCache(Jedis client, HostAndPort place) throws Exception {
+        try (redis.clients.jedis.RedisClient own = redis.clients.jedis.RedisClient.builder().hostAndPort(place)
+                .clientConfig(DefaultJedisClientConfig.builder().protocol(RedisProtocol.RESP3).build())
+                .cacheConfig(CacheConfig.builder().maxSize(100).build()).build()) {
+            client.set("cached", "x");
+            for (int i = 0; i < 10; i++) {
+                same("x", own.get("cached"));
+            }
+            same(9L, own.getCache().getStats().getHitCount());
+            client.set("cached", "y");
+            until(() -> "y".equals(own.get("cached")));
+            client.pexpire("cached", 100);
+            until(() -> own.get("cached") == null);
+            client.set("cached", "z");
+            until(() -> "z".equals(own.get("cached")));
+            client.flushAll();
+            until(() -> own.get("cached") == null);
+        }
     }
 
     private static void lettuce(String host, int port) {
@@ -283,7 +379,6 @@ public final class Redis {
         check("what is refused", () -> {
             refused(error, "no hashes", () -> sync.hset("hash", "x", "y"));
             refused(error, "keeps no functions", () -> sync.fcall("f", ScriptOutputType.VALUE, new String[] {"k"}));
-            refused(error, "no channels", () -> sync.publish("channel", "x"));
             return null;
         });
         check("a killed connection", () -> {
@@ -294,6 +389,33 @@ public final class Redis {
             other.close();
             return null;
         });
+        check("publish and subscribe", () -> {
+            for (ProtocolVersion version : List.of(ProtocolVersion.RESP2, ProtocolVersion.RESP3)) {
+                client.setOptions(ClientOptions.builder().protocolVersion(version).build());
+                lettuceSubscriber(sync, client.connectPubSub());
+            }
+            return null;
+        });
+        check("a cache on the side of the client", () -> {
+            try (StatefulRedisConnection<String, String> own = client.connect()) {
+                Map<String, String> memory = new ConcurrentHashMap<>();
+                CacheFrontend<String, String> cache = ClientSideCaching.enable(CacheAccessor.forMap(memory), own,
+                    TrackingArgs.Builder.enabled());
+                for (String value : List.of("x", "y", "z")) {
+                    sync.set("cached", value);
+                    until(() -> value.equals(cache.get("cached")));
+                    same(value, memory.get("cached"));
+                }
+                sync.pexpire("cached", 100);
+                until(() -> cache.get("cached") == null);
+                same("made", cache.get("cached", () -> "made"));
+                same("made", sync.get("cached"));
+                same("made", cache.get("cached"));
+                sync.del("cached");
+                until(memory::isEmpty);
+            }
+            return null;
+        });
         check("flush", () -> {
             same("OK", sync.flushall());
             same(0L, sync.dbsize());
@@ -301,6 +423,44 @@ public final class Redis {
         });
         connection.close();
         client.shutdown(Duration.ZERO, Duration.ofSeconds(2));
+    }
+
+    /** Subscribes to a channel, a pattern and a channel of a shard, and again after it has lost its connection. */
+    private static void lettuceSubscriber(RedisCommands<String, String> sync,
+            StatefulRedisPubSubConnection<String, String> connection) throws Exception {
+        List<String> heard = new CopyOnWriteArrayList<>();
+        connection.addListener(new RedisPubSubAdapter<>() {
+            @Override
+            public void message(String channel, String message) {
+                heard.add(channel + "=" + message);
+            }
+
+            @Override
+            public void message(String pattern, String channel, String message) {
+                heard.add(pattern + ":" + channel + "=" + message);
+            }
+
+            @Override
+            public void smessage(String channel, String message) {
+                heard.add("shard:" + channel + "=" + message);
+            }
+        });
+        connection.sync().subscribe("news", "grüße");
+        connection.sync().psubscribe("n?ws");
+        connection.sync().ssubscribe("news");
+        same(List.of(2L, 1L, 1L), List.of(sync.publish("news", "x"), sync.publish("grüße", "世界"),
+            sync.spublish("news", "y")));
+        until(() -> heard.size() == 4);
+        same(List.of("news=x", "n?ws:news=x", "grüße=世界", "shard:news=y"), heard);
+        same(Map.of("news", 1L, "none", 0L), sync.pubsubNumsub("news", "none"));
+        same(List.of(List.of("news"), 1L), List.of(sync.pubsubChannels("n*"), sync.pubsubNumpat()));
+        sync.clientKill(io.lettuce.core.KillArgs.Builder.typePubsub());
+        until(() -> sync.publish("news", "again") == 2L);
+        until(() -> heard.contains("n?ws:news=again"));
+        connection.sync().unsubscribe("news", "grüße");
+        connection.sync().punsubscribe("n?ws");
+        same(0L, sync.publish("news", "x"));
+        connection.close();
     }
 
     private static void spring(String host, int port) {
@@ -371,6 +531,20 @@ public final class Redis {
             manager.getCache("books").clear();
             same(null, manager.getCache("books").get(7));
             same("stays", left.get("x", String.class));
+            return null;
+        });
+        check("a listener", () -> {
+            List<String> heard = new CopyOnWriteArrayList<>();
+            RedisMessageListenerContainer container = new RedisMessageListenerContainer();
+            container.setConnectionFactory(factory);
+            container.addMessageListener((message, pattern) -> heard.add(message.toString()),
+                List.of(new ChannelTopic("news"), new PatternTopic("oth*")));
+            container.afterPropertiesSet();
+            container.start();
+            until(() -> template.convertAndSend("news", "x") == 1L && template.convertAndSend("other", "y") == 1L);
+            until(() -> heard.contains("x") && heard.contains("y"));
+            container.destroy();
+            until(() -> template.convertAndSend("news", "z") == 0L);
             return null;
         });
         factory.destroy();

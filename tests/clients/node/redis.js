@@ -7,6 +7,9 @@ const assert = require('assert');
 const [, , host, port, library] = process.argv;
 const same = assert.deepStrictEqual;
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+const until = async (happens) => {
+  for (const deadline = Date.now() + 60000; !(await happens()); await pause(20)) assert(Date.now() < deadline);
+};
 const every = Buffer.from(Array.from({ length: 1024 }, (_, i) => i % 256));
 
 // One door to either library: `call` sends words and gives the reply, `bytes` the same with a reply of bytes.
@@ -136,7 +139,6 @@ const common = {
   'what is refused': async ({ call }) => {
     await assert.rejects(call('LPUSH', 'list', 'x'), /no lists/);
     await assert.rejects(call('FCALL', 'f', '0'), /keeps no functions/);
-    await assert.rejects(call('SUBSCRIBE', 'channel'), /no channels/);
     await assert.rejects(call('SELECT', '16'), /out of range/);
     same(await call('GET', 'a'), 'hello');
   },
@@ -176,6 +178,31 @@ const own = {
         [[null, 'OK'], [null, 10], [null, '10']]);
       same(await client.multi().add('sum', 5).get('sum').exec(), [[null, 15], [null, '15']]);
       assert(Buffer.from('k1').equals((await client.echo2Buffer(2, 'k1', 'k2', 'v'))[0]));
+    },
+    'publish and subscribe': async ({ client, other }) => {
+      const heard = await other();
+      const got = [];
+      heard.client.on('message', (channel, text) => got.push([channel, text]));
+      heard.client.on('pmessage', (pattern, channel, text) => got.push([pattern, channel, text]));
+      heard.client.on('smessage', (channel, text) => got.push(['shard', channel, text]));
+      heard.client.on('messageBuffer', (channel, bytes) => got.push(bytes));
+      same([await heard.client.subscribe('news', 'grüße'), await heard.client.psubscribe('n?ws')], [2, 3]);
+      same(await heard.client.ssubscribe('news'), 1);
+      same([await client.publish('news', 'x'), await client.spublish('news', 'y')], [2, 1]);
+      await until(() => got.length === 4);
+      same(got.filter((each) => Array.isArray(each)), [['news', 'x'], ['n?ws', 'news', 'x'], ['shard', 'news', 'y']]);
+      same(await client.publish('grüße', every), 1);
+      await until(() => got.length === 6);
+      assert(every.equals(got.find((each) => Buffer.isBuffer(each) && each.length > 1)));
+      same(await client.pubsub('NUMSUB', 'news', 'none'), ['news', 1, 'none', 0]);
+      // A subscriber whose connection ends subscribes again.
+      assert((await client.call('CLIENT', 'KILL', 'TYPE', 'PUBSUB')) >= 1);
+      await until(async () => (await client.publish('news', 'again')) === 2);
+      await until(() => got.some((each) => each[2] === 'again'));
+      same([await heard.client.unsubscribe('news', 'grüße'), await heard.client.punsubscribe('n?ws')], [1, 0]);
+      await heard.client.sunsubscribe('news');
+      same([await client.publish('news', 'x'), await heard.call('GET', 'own')], [0, 'x']);
+      await heard.end();
     },
     'a killed connection': async ({ client, other }) => {
       const stranger = await other();
@@ -237,6 +264,76 @@ const own = {
       same(await client.evalRo("return redis.call('GET', KEYS[1])", { keys: ['sum'] }), '7');
       same(await client.scriptExists([add.SHA1, '0'.repeat(40)]), [1, 0]);
       await scripted.close();
+    },
+    'publish and subscribe': async ({ client }) => {
+      const redis = require('redis');
+      for (const RESP of [2, 3]) {
+        const heard = redis.createClient({ socket: { host, port: Number(port) }, RESP });
+        heard.on('error', () => {});
+        await heard.connect();
+        const got = [];
+        const keep = (text, channel) => got.push([channel, text]);
+        await heard.subscribe(['news', 'grüße'], keep);
+        await heard.pSubscribe('n?ws', keep);
+        await heard.sSubscribe('news', keep);
+        same([await client.publish('news', 'x'), await client.sPublish('news', 'y')], [2, 1]);
+        await until(() => got.length === 3);
+        same(got, [['news', 'x'], ['news', 'x'], ['news', 'y']]);
+        const bytes = [];
+        await heard.subscribe('bytes', (text) => bytes.push(text), true);
+        same(await client.publish('bytes', every), 1);
+        await until(() => bytes.length === 1 && every.equals(bytes[0]));
+        same({ ...(await client.pubSubNumSub(['news', 'none'])) }, { news: 1, none: 0 });
+        same((await client.pubSubChannels('*s')).sort(), ['bytes', 'news']);
+        if (RESP === 3) same(String(await heard.get('a')), 'hello');
+        await heard.ping();
+        // A subscriber whose connection ends subscribes again.
+        await client.sendCommand(['CLIENT', 'KILL', 'TYPE', 'PUBSUB']);
+        await until(async () => (await client.publish('news', 'again')) === 2);
+        await until(() => got.some(([, text]) => text === 'again'));
+        await heard.unsubscribe();
+        await heard.pUnsubscribe();
+        await heard.sUnsubscribe();
+        same([await client.publish('news', 'x'), await client.sPublish('news', 'x')], [0, 0]);
+        same(String(await heard.get('a')), 'hello');
+        await heard.close();
+      }
+    },
+    'a cache on the side of the client': async ({ client }) => {
+      const redis = require('redis');
+      const cache = new redis.BasicClientSideCache({ maxEntries: 100 });
+      const address = { socket: { host, port: Number(port) }, RESP: 3 };
+      const caching = await redis.createClient({ ...address, clientSideCache: cache }).connect();
+      await client.set('cached', 'x', { expiration: { type: 'PX', value: 60000 } });
+      for (let i = 0; i < 10; i++) same(await caching.get('cached'), 'x');
+      same([cache.stats().hitCount, cache.stats().missCount, cache.size()], [9, 1, 1]);
+      const forgets = async (change) => {
+        await caching.get('cached');
+        await change();
+        await until(() => cache.size() === 0);
+        same(await caching.get('cached'), await client.get('cached'));
+      };
+      await forgets(() => client.set('cached', 'y'));
+      await forgets(() => client.expire('cached', 100));
+      await forgets(() => caching.append('cached', 'own'));
+      await forgets(() => client.eval("return redis.call('SET', KEYS[1], 'z')", { keys: ['cached'] }));
+      await forgets(() => client.multi().set('cached', 'w').incr('counted').exec());
+      await forgets(() => client.pExpire('cached', 100));
+      await forgets(() => client.set('cached', 'last'));
+      same(await caching.mGet(['cached', 'absent']), ['last', null]);
+      await client.del('cached');
+      await until(() => cache.size() === 0);
+      await caching.get('a');
+      await caching.close();
+      const pool = redis.createClientPool(address, {
+        minimum: 3, maximum: 3, clientSideCache: new redis.BasicPooledClientSideCache(),
+      });
+      await pool.connect();
+      await client.set('cached', 'x');
+      same(new Set(await Promise.all(Array.from({ length: 50 }, () => pool.get('cached')))), new Set(['x']));
+      await client.set('cached', 'y');
+      await until(async () => (await pool.get('cached')) === 'y');
+      await pool.close();
     },
     'both versions of RESP': async () => {
       const redis = require('redis');

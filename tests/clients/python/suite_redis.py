@@ -202,10 +202,9 @@ def locks():
 
 def what_is_refused():
     for word, command in (("no lists", "LPUSH"), ("no hashes", "HSET"), ("no sets", "SADD"),
-                          ("no sorted sets", "ZADD"), ("no streams", "XADD"), ("no channels", "PUBLISH")):
+                          ("no sorted sets", "ZADD"), ("no streams", "XADD")):
         refused(word, command, "x", "1", "a", "b")
     refused("keeps no functions", "FCALL", "x", 0)
-    refused("does not track", "CLIENT", "TRACKING", "ON")
     refused("out of range", "SELECT", 16)
     raises((ResponseError, ReadOnlyError), client.execute_command, "REPLICAOF", "a", 1)
     raises(redis.exceptions.AuthenticationError, STRANGER.ping)

@@ -5,16 +5,18 @@
 
 use crate::clock::Clock;
 use crate::padded::CachePadded;
-use larder_item::State;
+use larder_item::{KeyHash, State};
 use larder_memory::Item;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 /// A live item that leaves memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Departure<'a> {
     /// Its key.
     pub key: &'a [u8],
+    /// The hash of the key.
+    pub hash: KeyHash,
     /// Length of its value, in bytes.
     pub value_bytes: u32,
     /// Whether it was ever read.
@@ -38,6 +40,15 @@ pub enum Destination {
     OnFlashAlready,
 }
 
+/// For whose sake departures are told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Hearer {
+    /// Those who watch what happens.
+    Watchers = 1,
+    /// Those who keep copies of what they have read.
+    Readers = 2,
+}
+
 /// A listener. It must not block.
 type Listener = Box<dyn Fn(&Departure<'_>) + Send + Sync>;
 
@@ -55,8 +66,8 @@ enum Rule {
 /// Live items that leave memory.
 pub(crate) struct Leaving {
     rule: Rule,
-    /// Whether the listener wants to hear of them.
-    are_told: AtomicBool,
+    /// Who wants to hear of them: a bit for each [`Hearer`].
+    hearers: AtomicU8,
     listener: OnceLock<Listener>,
     /// Seconds since the last use of the item that was evicted last.
     last_idle_s: CachePadded<AtomicU32>,
@@ -72,7 +83,7 @@ impl Leaving {
         };
         Leaving {
             rule,
-            are_told: AtomicBool::default(),
+            hearers: AtomicU8::default(),
             listener: OnceLock::default(),
             last_idle_s: CachePadded(AtomicU32::new(0)),
         }
@@ -93,7 +104,7 @@ impl Leaving {
     /// Whether the news are wanted now.
     #[inline]
     pub(crate) fn is_told(&self) -> bool {
-        self.are_told.load(Ordering::Relaxed)
+        self.hearers.load(Ordering::Relaxed) != 0
     }
 
     /// Sets the listener, once.
@@ -101,25 +112,29 @@ impl Leaving {
         let _ = self.listener.set(listener);
     }
 
-    /// Whether the listener wants to hear the news from now on.
-    pub(crate) fn tell_from_now_on(&self, on: bool) {
-        self.are_told.store(on, Ordering::Relaxed);
+    /// Whether the listener wants to hear the news from now on for the sake of `hearer`.
+    pub(crate) fn tell_from_now_on(&self, hearer: Hearer, on: bool) {
+        match on {
+            true => self.hearers.fetch_or(hearer as u8, Ordering::Relaxed),
+            false => self.hearers.fetch_and(!(hearer as u8), Ordering::Relaxed),
+        };
     }
 
     /// Tells of an item, if anybody wants to hear of it.
     #[inline]
-    pub(crate) fn tell(&self, item: &Item<'_>, to: Destination, clock: &Clock) {
+    pub(crate) fn tell(&self, hash: KeyHash, item: &Item<'_>, to: Destination, clock: &Clock) {
         if self.is_told() {
-            self.tell_listener(item, to, clock.now_s());
+            self.tell_listener(hash, item, to, clock.now_s());
         }
     }
 
     #[cold]
-    fn tell_listener(&self, item: &Item<'_>, to: Destination, now_s: u32) {
+    fn tell_listener(&self, hash: KeyHash, item: &Item<'_>, to: Destination, now_s: u32) {
         let Some(listener) = self.listener.get() else { return };
         let state = item.state();
         listener(&Departure {
             key: item.key(),
+            hash,
             value_bytes: item.value_bytes(),
             was_fetched: state.has(State::FETCHED),
             ttl_s: item.expiry().remaining_s(now_s),

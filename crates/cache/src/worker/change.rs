@@ -406,11 +406,11 @@ impl Worker {
                         return None;
                     }
                     if item.expiry() == expiry {
-                        self.note_change(hash);
+                        self.note_change(hash, key, expiry);
                         return Some(Touched::Done);
                     }
                     if self.cache.store.set_expiry(&guard, at, expiry) {
-                        self.note_change(hash);
+                        self.note_change(hash, key, expiry);
                         self.changed_in_place(hash, &item);
                         return Some(Touched::Done);
                     }
@@ -457,7 +457,7 @@ impl Worker {
         bucket.find_at(hit.at)?;
         match store.set_expiry(&guard, hit.at, Expiry::at_s(expiry.seconds())) {
             true => {
-                self.note_change(hash);
+                self.note_change(hash, key, Expiry::at_s(expiry.seconds()));
                 self.changed_in_place(hash, &hit.item);
                 Some(Touched::Done)
             }

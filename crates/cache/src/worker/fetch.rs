@@ -9,6 +9,7 @@ use super::chain::{Piece, RecordFields, Upload};
 use crate::demoter::Demoter;
 use crate::flash_level::expiry_of;
 use crate::item_store::ItemStore;
+use crate::watches::Change;
 use larder_flash::{Begun, Commit, CommitListener, Fetcher, Found, Stamp};
 use larder_item::{KeyHash, Location, State};
 use larder_temperature::{Digest, Reference};
@@ -393,6 +394,7 @@ impl Worker {
             self.take_back(new);
             return false;
         }
+        self.cache.watches.tell(Change::Seen { hash, key, expiry: guard.item(new).expiry() });
         if !demoter.is_lazy() {
             self.note_commit(demoter.invalidate(hash, key));
         }

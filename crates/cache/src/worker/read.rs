@@ -5,6 +5,7 @@ use crate::flash_level::expiry_of;
 use crate::item_store::Life;
 use crate::penalties::remembered;
 use crate::sizing::UseRecord;
+use crate::watches::Change;
 use larder_allocation::Subclass;
 use larder_flash::Found;
 use larder_index::{BatchLookup, BucketPosition, LookupStage, SubBucketPosition, TagMatch};
@@ -175,8 +176,15 @@ impl Worker {
 
     /// A read was answered with what flash has of the key, and the item was not brought to memory.
     pub fn note_flash_hit(&self, hash: KeyHash, key: &[u8], found: &Found) {
-        let expiry = expiry_of(&self.cache.store.clock, found);
+        let expiry = self.note_seen(hash, key, found);
         self.note_use(Digest::of(hash), key, |digest| UseRecord::flash_hit(digest, key, found, expiry));
+    }
+
+    /// A client hears of an item that flash has. Returns when it expires.
+    pub fn note_seen(&self, hash: KeyHash, key: &[u8], found: &Found) -> Expiry {
+        let expiry = expiry_of(&self.cache.store.clock, found);
+        self.cache.watches.tell(Change::Seen { hash, key, expiry });
+        expiry
     }
 
     /// As [`Worker::get`], but leaves no trace: warmth and counters stay as they are.

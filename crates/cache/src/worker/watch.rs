@@ -49,11 +49,19 @@ impl Worker {
         watch
     }
 
-    /// Under the writer bit of the key's bucket: the key is changed.
+    /// When the item of a key expires that memory has once all changes are made of which [`Change`](crate::Change) told
+    /// before this call. Whoever begins to keep track of the key before the call misses no later change. `None` =
+    /// memory has no item of the key.
+    pub fn expiry_after_changes(&self, hash: KeyHash, key: &[u8]) -> Option<Expiry> {
+        drop(self.cache.store.index.lock(hash));
+        self.peek(hash, key).map(|hit| hit.expiry())
+    }
+
+    /// Under the writer bit of the key's bucket: the key is changed. `expiry` = that of its new item.
     #[inline]
-    pub(super) fn note_change(&self, hash: KeyHash) {
-        if self.cache.watches.extras.is_watched() {
-            self.cache.watches.note_change(hash);
+    pub(super) fn note_change(&self, hash: KeyHash, key: &[u8], expiry: Expiry) {
+        if self.cache.watches.extras.are_noted() {
+            self.cache.watches.note_change(hash, key, expiry);
         }
     }
 }

@@ -395,7 +395,7 @@ impl Worker {
     #[cold]
     fn do_extras(&self, guard: &Guard<'_>, hash: KeyHash, key: &[u8], new: Location, old: Option<Location>) {
         if !self.changes_nothing {
-            self.note_change(hash);
+            self.note_change(hash, key, guard.item(new).expiry());
         }
         if !self.cache.watches.extras.is_lasting() {
             return;
@@ -487,7 +487,7 @@ impl Worker {
         if let Some(demoter) = &self.cache.demoter {
             self.note_commit(demoter.invalidate_of(hash, &guard.item(at)));
         }
-        self.note_change(hash);
+        self.note_change(hash, guard.item(at).key(), Expiry::NEVER);
         guard.revoke(at);
         bucket.remove(&found);
         drop(bucket);
@@ -514,7 +514,7 @@ impl Worker {
             if at.is_none()
                 && self.cache.demoter.as_ref().is_some_and(|demoter| demoter.flash().may_hold(hash))
             {
-                self.note_change(hash);
+                self.note_change(hash, key, Expiry::NEVER);
             }
             self.invalidate(hash, key);
             self.note_use(Digest::of(hash), key, UseRecord::gone);

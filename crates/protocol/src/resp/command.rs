@@ -78,12 +78,13 @@ pub mod flags {
     /// It changes the connection, or depends on it: what follows it in a pipeline is read after it is executed.
     pub const SESSION: u16 = 1 << 15;
 
-    /// The flags that clients see, with their names.
-    pub const NAMES: [(u16, &str); 15] = [
+    /// The flags that clients see, with their names. That of channels follows from the category.
+    pub const NAMES: [(u16, &str); 16] = [
         (WRITE, "write"),
         (READONLY, "readonly"),
         (DENYOOM, "denyoom"),
         (ADMIN, "admin"),
+        (0, "pubsub"),
         (NOSCRIPT, "noscript"),
         (BLOCKING, "blocking"),
         (LOADING, "loading"),
@@ -200,8 +201,9 @@ impl Command {
 
     /// The flags as `COMMAND` shows them.
     pub fn flag_names(&self) -> impl Iterator<Item = &'static str> {
-        let own = self.flags;
-        flags::NAMES.into_iter().filter(move |(flag, _)| own & flag != 0).map(|(_, name)| name)
+        let (own, category) = (self.flags, self.category);
+        let has = move |(flag, name): &(u16, &str)| own & flag != 0 || *flag == 0 && *name == category;
+        flags::NAMES.into_iter().filter(has).map(|(_, name)| name)
     }
 
     /// The categories of Redis's access lists, without their `@`, in Redis's order.
@@ -244,6 +246,7 @@ pub enum Id {
     Bitcount,
     Bitpos,
     Client,
+    ClientCaching,
     ClientGetname,
     ClientGetredir,
     ClientHelp,
@@ -362,7 +365,17 @@ pub enum Id {
     Pexpiretime,
     Ping,
     Psetex,
+    Psubscribe,
     Pttl,
+    Publish,
+    Pubsub,
+    PubsubChannels,
+    PubsubHelp,
+    PubsubNumpat,
+    PubsubNumsub,
+    PubsubShardchannels,
+    PubsubShardnumsub,
+    Punsubscribe,
     Quit,
     Randomkey,
     Readonly,
@@ -392,14 +405,19 @@ pub enum Id {
     SlowlogHelp,
     SlowlogLen,
     SlowlogReset,
+    Spublish,
+    Ssubscribe,
     Strlen,
+    Subscribe,
     Substr,
+    Sunsubscribe,
     Swapdb,
     Time,
     Touch,
     Ttl,
     Type,
     Unlink,
+    Unsubscribe,
     Unwatch,
     Wait,
     Watch,

@@ -84,6 +84,14 @@ pub fn array_head(out: &mut Vec<u8>, count: usize) {
     head(out, b'*', count);
 }
 
+/// Appends the head of `count` values that answer no request: they are pushed.
+pub fn push_head(out: &mut Vec<u8>, version: Version, count: usize) {
+    match version {
+        Version::Resp2 => head(out, b'*', count),
+        Version::Resp3 => head(out, b'>', count),
+    }
+}
+
 /// Appends the head of a map of `count` pairs, whose keys and values follow by turns.
 pub fn map_head(out: &mut Vec<u8>, version: Version, count: usize) {
     match version {
@@ -146,14 +154,15 @@ mod tests {
         assert_eq!(made(|out| integer(out, -7)), ":-7\r\n");
         assert_eq!(made(|out| array_head(out, 3)), "*3\r\n");
         for (version, expected) in [
-            (Resp2, "$-1\r\n*-1\r\n*4\r\n*2\r\n$3\r\n1.5\r\n$1\r\nx\r\n"),
-            (Resp3, "_\r\n_\r\n%2\r\n~2\r\n,1.5\r\n=5\r\ntxt:x\r\n"),
+            (Resp2, "$-1\r\n*-1\r\n*4\r\n*2\r\n*3\r\n$3\r\n1.5\r\n$1\r\nx\r\n"),
+            (Resp3, "_\r\n_\r\n%2\r\n~2\r\n>3\r\n,1.5\r\n=5\r\ntxt:x\r\n"),
         ] {
             let found = made(|out| {
                 null(out, version);
                 null_array(out, version);
                 map_head(out, version, 2);
                 set_head(out, version, 2);
+                push_head(out, version, 3);
                 double(out, version, 1.5);
                 verbatim(out, version, b"x");
             });

@@ -214,7 +214,7 @@ fn functions_of_lua_are_as_they_were() {
         ("return redis.sha1hex('')", "$40 da39a3ee5e6b4b0d3255bfef95601890afd80709"),
         ("return redis.error_reply('oops')", "-ERR oops"),
         ("return redis.error_reply('-MY oops')", "-MY oops"),
-        ("return {redis.REDIS_VERSION, redis.replicate_commands(), server.LOG_WARNING}", "*3 $5 7.2.4 :1 :3"),
+        ("return {redis.REDIS_VERSION, redis.replicate_commands(), server.LOG_WARNING}", "*3 $5 7.4.0 :1 :3"),
     ] {
         assert_eq!(answer(script), expected, "{script}");
     }

@@ -18,6 +18,9 @@ pub trait SessionState {
     /// What a request has there that takes several turns.
     fn unfinished_bytes(&self) -> u64;
 
+    /// The client waits for what others tell it.
+    fn may_be_idle(&self) -> bool;
+
     /// Something stands before the keys of the client from now on, or nothing does.
     fn has_own_keys(&mut self, has: bool);
 }
@@ -286,5 +289,6 @@ impl<S: SessionState> Conversation for Connection<S> {
 
     fn may_be_idle(&self) -> bool {
         self.progress.watcher().is_some()
+            || self.session.as_ref().is_some_and(|session| session.may_be_idle())
     }
 }

@@ -369,6 +369,7 @@ impl Service for Dispatcher {
             ready.connection.input_wanted = 0;
             ready.connection.output.limit(most);
         }
+        self.resp.deliver_if_any(batch);
         let mut window = Window::new();
         let mut cursor = Cursor::new(batch, self.requests_per_share);
         loop {
@@ -418,7 +419,7 @@ impl Service for Dispatcher {
             self.pool.set_committed(committed);
         }
         self.executor.wake_delayed(wake);
-        self.executor.wake_watchers(wake);
+        self.executor.wake_told(wake);
     }
 
     fn has_news(&mut self) -> bool {

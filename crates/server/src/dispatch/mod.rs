@@ -26,6 +26,7 @@ mod interpreter;
 mod item_key;
 pub mod live;
 mod memcached;
+mod news;
 mod operation;
 mod outcome;
 mod output;

@@ -232,6 +232,24 @@ impl Charge {
         }
         fits
     }
+
+    /// Takes bytes more that cannot be refused.
+    pub(crate) fn grow(&mut self, buffers: &Arc<Buffers>, bytes: u64) {
+        buffers.take(bytes);
+        match &mut self.0 {
+            Some((_, held)) => *held += bytes,
+            none => *none = Some((Arc::clone(buffers), bytes)),
+        }
+    }
+
+    /// Gives bytes back.
+    pub(crate) fn shrink(&mut self, bytes: u64) {
+        if let Some((buffers, held)) = &mut self.0 {
+            let bytes = bytes.min(*held);
+            buffers.give(bytes);
+            *held -= bytes;
+        }
+    }
 }
 
 impl Drop for Charge {
@@ -299,6 +317,9 @@ mod tests {
             charge.try_grow(&buffers, 45) && !charge.try_grow(&buffers, 1),
             "a quarter is left for input"
         );
+        assert_eq!((buffers.used_bytes(), charge.bytes()), (75, 75));
+        charge.grow(&buffers, 30);
+        charge.shrink(30);
         assert_eq!((buffers.used_bytes(), charge.bytes()), (75, 75));
         assert!(buffers.try_take(25) && !buffers.try_take(1));
         assert!(buffers.try_take_short(25) && !buffers.try_take_short(1));

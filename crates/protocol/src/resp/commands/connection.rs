@@ -55,12 +55,16 @@ pub(super) const COMMANDS: &[Command] = &[
         complexity: "Depends on the subcommand.",
         summary: "Tells about connections, and changes them.", subcommands: &[
             Command {
+                id: Id::ClientCaching, name: "caching", arity: 3, since: "6.0.0", syntax: "<YES|NO>",
+                summary: "Decides whether the keys that the next command reads are tracked.", ..CLIENT
+            },
+            Command {
                 id: Id::ClientGetname, name: "getname", since: "2.6.9",
                 summary: "Returns the name of the connection.", ..CLIENT
             },
             Command {
                 id: Id::ClientGetredir, name: "getredir", since: "6.0.0",
-                summary: "Returns -1: no connection is redirected to.", ..CLIENT
+                summary: "Returns the number of the connection that hears of the tracked keys.", ..CLIENT
             },
             Command {
                 id: Id::ClientHelp, name: "help", flags: LOADING | STALE, since: "5.0.0",
@@ -118,14 +122,15 @@ pub(super) const COMMANDS: &[Command] = &[
                 summary: "Names the connection.", ..CLIENT
             },
             Command {
-                id: Id::ClientTracking, name: "tracking", arity: -3, since: "6.0.0", syntax: "<ON|OFF>",
+                id: Id::ClientTracking, name: "tracking", arity: -3, since: "6.0.0",
+                syntax: "<ON|OFF> [REDIRECT client-id] [PREFIX prefix...] [BCAST] [OPTIN] [OPTOUT] [NOLOOP]",
                 flags: NOSCRIPT | LOADING | STALE | SESSION,
-                summary: "Is refused: no keys are tracked.", ..CLIENT
+                summary: "Decides whether the connection is told of changes of keys that it has read.", ..CLIENT
             },
             Command {
                 id: Id::ClientTrackinginfo, name: "trackinginfo", since: "6.2.0",
                 flags: NOSCRIPT | LOADING | STALE | SESSION,
-                summary: "Returns that no keys are tracked.", ..CLIENT
+                summary: "Returns how the connection tracks keys.", ..CLIENT
             },
             Command {
                 id: Id::ClientUnblock, name: "unblock", arity: -3, since: "5.0.0",

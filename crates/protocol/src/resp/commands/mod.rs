@@ -1,5 +1,6 @@
 //! The table of all commands.
 
+mod channels;
 mod connection;
 mod generic;
 mod server;
@@ -8,8 +9,8 @@ mod string;
 use super::command::Command;
 
 /// The groups of the table.
-pub(super) const GROUPS: [&[Command]; 4] =
-    [string::COMMANDS, generic::COMMANDS, connection::COMMANDS, server::COMMANDS];
+pub(super) const GROUPS: [&[Command]; 5] =
+    [string::COMMANDS, generic::COMMANDS, connection::COMMANDS, channels::COMMANDS, server::COMMANDS];
 
 /// Why a command of Redis is not here: what a client is told behind `unknown command 'x': `. `None` for a name that
 /// Redis does not have either.
@@ -26,7 +27,6 @@ const SORTED_SETS: &str = "Larder stores strings only, and has no sorted sets";
 const STREAMS: &str = "Larder stores strings only, and has no streams";
 const GEO: &str = "Larder stores strings only, and has no geographic indexes";
 const LOGS: &str = "Larder stores strings only, and has no HyperLogLogs";
-const CHANNELS: &str = "Larder has no channels to publish to or to subscribe to";
 const FUNCTIONS: &str = "Larder runs scripts (EVAL) and keeps no functions";
 const COPIES: &str = "Larder has no replicas";
 const FILES: &str = "Larder keeps no snapshot and no log of commands";
@@ -66,10 +66,6 @@ const ABSENT: &[(&str, &str)] = &[
         GEO,
     ),
     ("pfadd pfcount pfmerge pfdebug pfselftest", LOGS),
-    (
-        "subscribe psubscribe ssubscribe unsubscribe punsubscribe sunsubscribe publish spublish pubsub",
-        CHANNELS,
-    ),
     ("fcall fcall_ro", FUNCTIONS),
     ("replicaof slaveof psync sync replconf failover waitaof", COPIES),
     ("save bgsave bgrewriteaof dump restore restore-asking migrate", FILES),

@@ -128,6 +128,7 @@ impl Executor {
         need: Need,
     ) -> Looked {
         if need == Need::Know {
+            self.worker.note_seen(hash, key, &found);
             return Looked::Found(found, charge);
         }
         if found.value.len() as u64 != found.value_bytes {

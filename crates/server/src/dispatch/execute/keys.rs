@@ -239,6 +239,11 @@ impl Executor {
         Some((hit.cas(), hit.expiry()))
     }
 
+    /// When the item of a key expires, as of all changes that were begun before; `None` = memory has none.
+    pub(in crate::dispatch) fn expiry_after_changes(&self, key: &ItemKey<'_>) -> Option<Expiry> {
+        self.worker.expiry_after_changes(key.hash, key.key)
+    }
+
     /// Watches a key whose item, if there is one, is in memory.
     pub(in crate::dispatch) fn watch_key(&self, key: &ItemKey<'_>) -> Watch {
         self.worker.watch(key.hash, key.key, |hit| has_head(&self.worker, hit, key.head))

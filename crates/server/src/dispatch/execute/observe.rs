@@ -13,7 +13,7 @@ use crate::dispatch::prefixes::PrefixEvent;
 use crate::dispatch::progress::{Busy, Progress};
 use crate::dispatch::watch::{Client, NoWatch, StoreCommand, StoreStatus, Watcher, What, unix_us};
 use crate::io::{CloseReason, ConnectionId, Handle, Peer, Transport};
-use larder_cache::{Arith, ArithOutcome, Copied, DeleteOutcome, Expiry, KeyHash, Mode, StoreOutcome};
+use larder_cache::{Arith, ArithOutcome, Copied, DeleteOutcome, Expiry, Hearer, KeyHash, Mode, StoreOutcome};
 use larder_protocol::WatchKinds;
 use std::sync::Arc;
 
@@ -307,7 +307,7 @@ impl Executor {
         }
         let (watch, cache) = (self.state.watch(), self.worker.cache());
         let added = watch.add(kinds, self.number, progress.id, |wanted| {
-            cache.tell_departures(wanted.contains(WatchKinds::EVICTIONS));
+            cache.tell_departures(Hearer::Watchers, wanted.contains(WatchKinds::EVICTIONS));
         });
         match added {
             Ok(watcher) => progress.busy = Some(Busy::Watching(watcher)),
@@ -322,13 +322,13 @@ impl Executor {
     pub(super) fn stop_watching(&self, watcher: &Arc<Watcher>) {
         let cache = self.worker.cache();
         self.state.watch().remove(watcher, |wanted| {
-            cache.tell_departures(wanted.contains(WatchKinds::EVICTIONS));
+            cache.tell_departures(Hearer::Watchers, wanted.contains(WatchKinds::EVICTIONS));
         });
     }
 
-    /// Names the watchers of this worker for which there are lines.
-    pub(in crate::dispatch) fn wake_watchers(&self, wake: &mut Vec<ConnectionId>) {
-        self.state.watch().take_news(self.number, wake);
+    /// Names the connections of this worker for which other threads have something.
+    pub(in crate::dispatch) fn wake_told(&self, wake: &mut Vec<ConnectionId>) {
+        self.state.watch().news().take(self.number, wake);
     }
 }
 

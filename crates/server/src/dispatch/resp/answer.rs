@@ -9,8 +9,9 @@ use super::errors;
 use super::item_requests::item_operation;
 use super::moment::Moment;
 use super::own_request::own_request;
-use super::request::{Call, after, class_of, words_of};
+use super::request::{Call, after, class_of, is_below, words_of};
 use super::session::{Connection, OwnRequest, Replies};
+use super::tracking_commands::end_caching;
 use super::worker::Resp;
 use crate::dispatch::execute::Executor;
 use crate::dispatch::item_key::is_plain;
@@ -70,7 +71,18 @@ impl Resp {
             session.begin_reply();
         }
         let progressed = self.check_and_run(executor, connection, call, hash, hints);
-        self.settle_reply(executor, connection, before, progressed == Progressed::Request);
+        if self.turn.tracks && progressed == Progressed::Request && !is_below(call.args, Id::Client) {
+            end_caching(connection);
+        }
+        match (call.command, &mut connection.session) {
+            // That a subscription begins or ends is told to whoever wants no replies, too.
+            (Some(command), Some(session))
+                if command.category == "pubsub" && command.has(flags::NOSCRIPT) =>
+            {
+                session.end_reply();
+            }
+            _ => self.settle_reply(executor, connection, before, progressed == Progressed::Request),
+        }
         progressed
     }
 
@@ -188,7 +200,7 @@ impl Resp {
     /// slow.
     fn is_measured(&self, command: &Command, args: Args<'_>) -> bool {
         let is_short = command.has(flags::FAST) || matches!(command.id, Id::Set | Id::Setex | Id::Psetex);
-        !is_short || args.len() > MANY_ARGS || self.measures_all
+        !is_short || args.len() > MANY_ARGS || self.turn.measures_all
     }
 
     /// Executes a request that was checked.
@@ -201,6 +213,7 @@ impl Resp {
         hash: KeyHash,
         hints: &mut Hints,
     ) -> Progressed {
+        let _changing = self.turn.tracks.then(|| self.note_request(executor, connection, command, args));
         match command.id {
             Id::Mget | Id::Mset | Id::Del | Id::Unlink | Id::Exists | Id::Touch => {
                 hints.are_outdated |= command.has(flags::WRITE);

@@ -2,7 +2,7 @@
 
 use super::errors::{self, Error};
 use super::own_request::item_keys;
-use super::request::Call;
+use super::request::{Call, after};
 use super::session::Connection;
 use super::worker::Resp;
 use crate::dispatch::fleet::Route;
@@ -38,12 +38,18 @@ impl Resp {
         }
         let session = connection.session.as_ref();
         let in_transaction = session.is_some_and(|session| session.transaction.is_some());
+        // A script's version of the protocol is not that of its connection.
+        if session.is_some_and(|session| !session.is_plain && session.is_confined())
+            && self.scripts.time.is_none()
+            && !may_be_confined(command.id)
+        {
+            return Err(Some(errors::confined(command)));
+        }
         if in_transaction && command.has(flags::NO_MULTI) {
             return Err(Some(errors::not_in_transaction(command)));
         }
         let may_do_all = matches!(connection.access(), None | Some(Access::Full));
-        let changes = command.has(flags::WRITE) || command.id == Id::ScriptFlush;
-        if !may_do_all && (changes || command.has(flags::ADMIN) && !shows_only(command.id)) {
+        if !may_do_all && is_more_than_reading(command) {
             return Err(Some(errors::not_permitted(command)));
         }
         if connection.namespace().is_some() && is_about_others(command) {
@@ -74,6 +80,8 @@ impl Resp {
         let own = connection.own_keys();
         let route = match (command.id, queued) {
             (Id::Exec, Some(transaction)) => fleet.route_slots(transaction.keys().map(|key| slot_of(&key))),
+            (Id::Ssubscribe | Id::Sunsubscribe, _) => fleet.route_slots(after(args, 1).map(slot_of)),
+            (Id::Spublish, _) => fleet.route_slots(after(args, 1).take(1).map(slot_of)),
             _ => fleet.route_slots(item_keys(own, command, args).map(|key| slot_of(&key))),
         };
         Err(Some(match route {
@@ -83,6 +91,29 @@ impl Resp {
             Route::Nobody => errors::SLOT_NOT_SERVED,
         }))
     }
+}
+
+/// Whether users who may only read cannot send a command.
+fn is_more_than_reading(command: &Command) -> bool {
+    command.has(flags::WRITE)
+        || matches!(command.id, Id::ScriptFlush | Id::Publish | Id::Spublish)
+        || command.has(flags::ADMIN) && !shows_only(command.id)
+}
+
+/// Whether a connection of RESP2 that has subscribed to something may send a command.
+fn may_be_confined(id: Id) -> bool {
+    matches!(
+        id,
+        Id::Subscribe
+            | Id::Psubscribe
+            | Id::Ssubscribe
+            | Id::Unsubscribe
+            | Id::Punsubscribe
+            | Id::Sunsubscribe
+            | Id::Ping
+            | Id::Quit
+            | Id::Reset
+    )
 }
 
 /// Whether a command for administrators only shows something.

@@ -18,11 +18,14 @@ pub(in crate::dispatch) fn line(report: &ClientReport) -> Vec<u8> {
     let (flags, traffic) = (flags(report), report.traffic);
     text.extend_from_slice(
         format!(
-            " age={} idle={} flags={flags} capa= db={} sub=0 psub=0 ssub=0 multi={} watch={} qbuf={} qbuf-free=0 \
+            " age={} idle={} flags={flags} capa= db={} sub={} psub={} ssub={} multi={} watch={} qbuf={} qbuf-free=0 \
              argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem={} tot-mem={} events=r cmd={} user=",
             report.age_s,
             report.idle_s,
             report.database,
+            report.subscriptions[0],
+            report.subscriptions[1],
+            report.subscriptions[2],
             report.queued,
             report.watched,
             traffic.input,
@@ -33,7 +36,9 @@ pub(in crate::dispatch) fn line(report: &ClientReport) -> Vec<u8> {
         .as_bytes(),
     );
     text.extend_from_slice(&report.told.user);
-    text.extend_from_slice(format!(" redir=-1 resp={} lib-name=", report.version).as_bytes());
+    text.extend_from_slice(
+        format!(" redir={} resp={} lib-name=", report.redirect, report.version).as_bytes(),
+    );
     text.extend_from_slice(&report.told.library);
     text.extend_from_slice(b" lib-ver=");
     text.extend_from_slice(&report.told.library_version);
@@ -44,8 +49,20 @@ pub(in crate::dispatch) fn line(report: &ClientReport) -> Vec<u8> {
     text
 }
 
-fn flags(report: &ClientReport) -> &'static str {
-    if report.queued >= 0 { "x" } else { "N" }
+fn flags(report: &ClientReport) -> String {
+    let all = [
+        (is_subscriber(report), 'P'),
+        (report.queued >= 0, 'x'),
+        (report.redirect >= 0, 't'),
+        (report.is_broadcast, 'B'),
+    ];
+    let flags: String = all.into_iter().filter(|(is_so, _)| *is_so).map(|(_, flag)| flag).collect();
+    if flags.is_empty() { "N".to_owned() } else { flags }
+}
+
+/// Whether a connection hears of channels.
+pub(in crate::dispatch) fn is_subscriber(report: &ClientReport) -> bool {
+    report.subscriptions != [0; 3]
 }
 
 fn command_name(number: u8) -> String {
@@ -72,8 +89,7 @@ struct Condition<'a> {
 
 enum What<'a> {
     Ids(Vec<i64>),
-    /// All connections of this server are of one type.
-    OfType(bool),
+    OfType(Type),
     Address(&'a [u8]),
     OwnAddress(&'a [u8]),
     Ip(&'a [u8]),
@@ -88,6 +104,14 @@ enum What<'a> {
     /// Seconds, at least.
     Age(i64),
     Idle(i64),
+}
+
+/// The types of connections.
+enum Type {
+    Normal,
+    Subscriber,
+    /// Of which there are none.
+    Server,
 }
 
 /// The flags of connections in Valkey.
@@ -127,7 +151,7 @@ impl<'a> Filter<'a> {
             }
             let value = words.next().ok_or(errors::SYNTAX)?;
             let what = match name {
-                b"type" => What::OfType(is_normal(value)?),
+                b"type" => What::OfType(read_type(value)?),
                 b"addr" => What::Address(value),
                 b"laddr" => What::OwnAddress(value),
                 b"ip" => What::Ip(value),
@@ -185,7 +209,9 @@ impl What<'_> {
     fn holds(&self, client: &ClientReport) -> bool {
         match self {
             What::Ids(ids) => ids.contains(&(client.id as i64)),
-            What::OfType(is_normal) => *is_normal,
+            What::OfType(Type::Normal) => !is_subscriber(client),
+            What::OfType(Type::Subscriber) => is_subscriber(client),
+            What::OfType(Type::Server) => false,
             What::Address(address) => *address == client.remote.as_bytes(),
             What::OwnAddress(address) => *address == client.local.as_bytes(),
             What::Ip(ip) => {
@@ -215,11 +241,11 @@ fn seconds(what: &str, text: &[u8]) -> Result<i64, Error> {
     if seconds > 0 { Ok(seconds) } else { Err(must_be_positive(what)) }
 }
 
-/// Whether a type of connections is the one that all connections of this server have.
-fn is_normal(name: &[u8]) -> Result<bool, Error> {
+fn read_type(name: &[u8]) -> Result<Type, Error> {
     match &name.to_ascii_lowercase()[..] {
-        b"normal" => Ok(true),
-        b"master" | b"primary" | b"replica" | b"slave" | b"pubsub" => Ok(false),
+        b"normal" => Ok(Type::Normal),
+        b"pubsub" => Ok(Type::Subscriber),
+        b"master" | b"primary" | b"replica" | b"slave" => Ok(Type::Server),
         _ => Err(errors::about("ERR Unknown client type '", name, "'")),
     }
 }

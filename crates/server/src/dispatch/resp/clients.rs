@@ -1,10 +1,11 @@
 //! The connections that speak RESP, as `CLIENT LIST` shows them.
 
-use crate::io::{Handle, Traffic};
+use super::mailbox::Mailbox;
+use crate::io::{ConnectionId, Handle, Traffic};
 use larder_protocol::resp::{Id, Version};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// What is known of one connection, beyond its worker. Its worker writes it, and any may read it.
@@ -24,6 +25,21 @@ pub(in crate::dispatch) struct Client {
     told: Mutex<Told>,
     /// The connection is to be closed before its next request.
     is_killed: AtomicBool,
+    hears: Hears,
+}
+
+/// What others tell a connection.
+struct Hears {
+    worker: usize,
+    id: ConnectionId,
+    /// It is made for the first who wants to tell something.
+    mailbox: OnceLock<Arc<Mailbox>>,
+    /// How many channels, patterns and shard channels it has subscribed to.
+    subscriptions: [AtomicU32; 3],
+    /// The connection that hears of the keys that this one tracks; 0 = it does itself, -1 = it tracks none.
+    redirect: AtomicI64,
+    /// It hears of all keys with a prefix.
+    is_broadcast: AtomicBool,
 }
 
 /// What the client has told about itself.
@@ -53,13 +69,18 @@ pub(in crate::dispatch) struct ClientReport {
     /// The number of the last command, as an [`Id`].
     pub(in crate::dispatch) last_command: u8,
     pub(in crate::dispatch) version: u8,
+    /// How many channels, patterns and shard channels it has subscribed to.
+    pub(in crate::dispatch) subscriptions: [u32; 3],
+    /// The connection that hears of the keys that this one tracks; 0 = it does itself, -1 = it tracks none.
+    pub(in crate::dispatch) redirect: i64,
+    pub(in crate::dispatch) is_broadcast: bool,
 }
 
 /// No command has come yet.
 pub(in crate::dispatch) const NO_COMMAND: u8 = u8::MAX;
 
 impl Client {
-    fn new(id: u64, handle: Option<Handle>) -> Client {
+    fn new(id: u64, handle: Option<Handle>, worker: usize, connection: ConnectionId) -> Client {
         Client {
             id,
             handle,
@@ -73,7 +94,38 @@ impl Client {
             database: AtomicU8::new(0),
             told: Mutex::new(Told { user: b"default".to_vec(), ..Told::default() }),
             is_killed: AtomicBool::new(false),
+            hears: Hears {
+                worker,
+                id: connection,
+                mailbox: OnceLock::new(),
+                subscriptions: Default::default(),
+                redirect: AtomicI64::new(-1),
+                is_broadcast: AtomicBool::new(false),
+            },
         }
+    }
+
+    /// Where others put what they tell the connection.
+    pub(in crate::dispatch) fn mailbox(&self) -> &Arc<Mailbox> {
+        self.hears.mailbox.get_or_init(|| Arc::new(Mailbox::new(self.hears.worker, self.hears.id)))
+    }
+
+    /// The same if it was made.
+    #[inline]
+    pub(in crate::dispatch) fn own_mailbox(&self) -> Option<&Arc<Mailbox>> {
+        self.hears.mailbox.get()
+    }
+
+    pub(in crate::dispatch) fn set_subscriptions(&self, counts: [usize; 3]) {
+        for (shown, count) in self.hears.subscriptions.iter().zip(counts) {
+            shown.store(count as u32, Relaxed);
+        }
+    }
+
+    /// The connection tracks keys for this one; `None` = it tracks none.
+    pub(in crate::dispatch) fn set_tracking(&self, redirect: Option<u64>, is_broadcast: bool) {
+        self.hears.redirect.store(redirect.map_or(-1, |client| client as i64), Relaxed);
+        self.hears.is_broadcast.store(is_broadcast, Relaxed);
     }
 
     pub(in crate::dispatch) fn told(&self) -> MutexGuard<'_, Told> {
@@ -138,6 +190,9 @@ impl Client {
             commands: self.commands.load(Relaxed),
             last_command: self.last_command.load(Relaxed),
             version: if self.is_resp3.load(Relaxed) { 3 } else { 2 },
+            subscriptions: self.hears.subscriptions.each_ref().map(|count| count.load(Relaxed)),
+            redirect: self.hears.redirect.load(Relaxed),
+            is_broadcast: self.hears.is_broadcast.load(Relaxed),
         }
     }
 }
@@ -155,8 +210,14 @@ impl Clients {
     }
 
     /// A connection begins to speak RESP.
-    pub(in crate::dispatch) fn add(&self, handle: Option<Handle>) -> Arc<Client> {
-        let client = Arc::new(Client::new(self.last_id.fetch_add(1, Relaxed) + 1, handle));
+    pub(in crate::dispatch) fn add(
+        &self,
+        handle: Option<Handle>,
+        worker: usize,
+        connection: ConnectionId,
+    ) -> Arc<Client> {
+        let id = self.last_id.fetch_add(1, Relaxed) + 1;
+        let client = Arc::new(Client::new(id, handle, worker, connection));
         self.all().insert(client.id, client.clone());
         client
     }
@@ -169,6 +230,11 @@ impl Clients {
     /// All of them, by number.
     pub(in crate::dispatch) fn list(&self) -> Vec<Arc<Client>> {
         self.all().values().cloned().collect()
+    }
+
+    /// The one of this number, unless it was killed.
+    pub(in crate::dispatch) fn find(&self, id: u64) -> Option<Arc<Client>> {
+        self.all().get(&id).filter(|client| !client.is_killed()).cloned()
     }
 
     pub(in crate::dispatch) fn count(&self) -> usize {

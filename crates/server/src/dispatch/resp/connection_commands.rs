@@ -3,8 +3,9 @@
 use super::client_list::{Filter, is_name, line};
 use super::compose::{say, say_error};
 use super::errors::{self, Error};
-use super::request::after;
+use super::request::{after, switch};
 use super::session::{Connection, Replies, Session};
+use super::tracking_commands::{compose_tracking, turn_caching};
 use super::worker::Resp;
 use super::{help, info};
 use crate::dispatch::execute::{Admission, Executor};
@@ -62,6 +63,7 @@ impl Resp {
         };
         if let Admission::Admitted(rights) = &admission {
             connection.set_rights(Some(rights.clone()));
+            self.hear_as_user(executor, connection);
             if let Some(session) = &connection.session {
                 session.client.told().user = name[..name.len().min(NAME_BYTES_MAX)].to_vec();
             }
@@ -169,15 +171,6 @@ fn check_name(name: &[u8]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Reads `ON` or `OFF`.
-fn switch(word: &[u8]) -> Result<bool, Error> {
-    match &word.to_ascii_lowercase()[..] {
-        b"on" => Ok(true),
-        b"off" => Ok(false),
-        _ => Err(errors::SYNTAX),
-    }
-}
-
 /// Checks what `CLIENT PAUSE` is given. Nobody is paused, so a pause of some time is refused.
 fn check_pause(mut args: Args<'_>) -> Result<(), Error> {
     let timeout_ms = args.next().and_then(decimal).ok_or(errors::TIMEOUT)?;
@@ -229,6 +222,8 @@ impl Resp {
         for client in filter.choose(self.shared.clients.list(), own.client.id) {
             let is_own = client.id == own.client.id;
             client.kill(is_own);
+            // It hears of nothing from now on, though its worker may not have closed it yet.
+            client.mailbox().close(&self.shared.told.post);
             kills_own |= is_own;
             killed += 1;
         }
@@ -261,21 +256,16 @@ fn answer_alone(
             [] => words::null(out, session.version),
             name => words::bulk(out, name),
         },
-        Id::ClientGetredir => words::integer(out, -1),
+        Id::ClientCaching => {
+            turn_caching(session, word)?;
+            words::simple(out, "OK");
+        }
+        Id::ClientGetredir => words::integer(out, session.client.report().redirect),
         Id::ClientInfo => {
             let text = [line(&session.client.report()), b"\n".to_vec()].concat();
             words::verbatim(out, session.version, &text);
         }
-        Id::ClientTrackinginfo => {
-            words::map_head(out, session.version, 3);
-            words::bulk(out, b"flags");
-            words::set_head(out, session.version, 1);
-            words::bulk(out, b"off");
-            words::bulk(out, b"redirect");
-            words::integer(out, -1);
-            words::bulk(out, b"prefixes");
-            words::array_head(out, 0);
-        }
+        Id::ClientTrackinginfo => compose_tracking(out, session),
         Id::ClientUnblock => {
             unblock(args)?;
             words::integer(out, 0);
@@ -286,8 +276,7 @@ fn answer_alone(
         | Id::ClientNoTouch
         | Id::ClientPause
         | Id::ClientUnpause
-        | Id::ClientReply
-        | Id::ClientTracking => {
+        | Id::ClientReply => {
             set(session, command.id, word, args)?;
             words::simple(out, "OK");
         }
@@ -311,7 +300,6 @@ fn set(session: &mut Session, id: Id, word: &[u8], args: Args<'_>) -> Result<(),
         }
         Id::ClientPause => check_pause(args)?,
         Id::ClientReply => set_replies(session, word)?,
-        Id::ClientTracking if switch(word)? => return Err(errors::NO_TRACKING),
         _ => {}
     }
     Ok(())

@@ -79,8 +79,40 @@ pub(in crate::dispatch) const SLOW_COUNT: Error = text("ERR count should be grea
 pub(in crate::dispatch) const NO_VALUES: Error = text("ERR NOVALUES option can only be used in HSCAN");
 pub(in crate::dispatch) const NO_SCORES: Error = text("ERR NOSCORES option can only be used in ZSCAN");
 pub(in crate::dispatch) const KEY_COUNT: Error = text("ERR Invalid number of keys");
-pub(in crate::dispatch) const NO_TRACKING: Error =
-    text("ERR Larder does not track keys: it tells no client what others change (client-side caching)");
+pub(in crate::dispatch) const PREFIX_WITHOUT_BROADCAST: Error =
+    text("ERR PREFIX option requires BCAST mode to be enabled");
+pub(in crate::dispatch) const SWITCHED_BROADCAST: Error = text(
+    "ERR You can't switch BCAST mode on/off before disabling tracking for this client, and then re-enabling it with a \
+     different mode.",
+);
+pub(in crate::dispatch) const OPT_WITH_BROADCAST: Error =
+    text("ERR OPTIN and OPTOUT are not compatible with BCAST");
+pub(in crate::dispatch) const OPT_BOTH: Error = text("ERR You can't specify both OPTIN mode and OPTOUT mode");
+pub(in crate::dispatch) const SWITCHED_OPT: Error = text(
+    "ERR You can't switch OPTIN/OPTOUT mode before disabling tracking for this client, and then re-enabling it with a \
+     different mode.",
+);
+pub(in crate::dispatch) const REDIRECTED_TWICE: Error =
+    text("ERR A client can only redirect to a single other client");
+pub(in crate::dispatch) const NO_REDIRECT: Error =
+    text("ERR The client ID you want redirect to does not exist");
+pub(in crate::dispatch) const NO_CACHING: Error = text(
+    "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled",
+);
+pub(in crate::dispatch) const CACHING_YES: Error =
+    text("ERR CLIENT CACHING YES is only valid when tracking is enabled in OPTIN mode.");
+pub(in crate::dispatch) const CACHING_NO: Error =
+    text("ERR CLIENT CACHING NO is only valid when tracking is enabled in OPTOUT mode.");
+pub(in crate::dispatch) const TOO_MANY_TRACKERS: Error =
+    text("ERR too many connections track keys (32767 at most)");
+pub(in crate::dispatch) const TOO_MANY_PREFIXES_TRACKED: Error =
+    text("ERR too many prefixes (256 for a connection and 10000 for all, of 250 bytes, at most)");
+pub(in crate::dispatch) const TOO_MANY_PATTERNS: Error =
+    text("ERR too many patterns are subscribed to (4096 of all connections)");
+pub(in crate::dispatch) const CHANNEL_TOO_LONG: Error =
+    text("ERR the name of a channel has 4096 bytes at most");
+pub(in crate::dispatch) const TOO_MANY_CHANNELS: Error =
+    text("ERR the names of the channels do not fit into the memory for connection buffers");
 pub(in crate::dispatch) const NO_PAUSE: Error =
     text("ERR Larder pauses no clients: to move them to another server, stop this one with SIGUSR1");
 pub(in crate::dispatch) const NO_AUTH: Error = text("NOAUTH Authentication required.");
@@ -201,6 +233,20 @@ pub(in crate::dispatch) fn wrong_subcommand(above: &str, name: &str) -> Error {
 /// The command may not be part of a transaction.
 pub(in crate::dispatch) fn not_in_transaction(command: &Command) -> Error {
     made(format!("ERR Command '{}' not allowed inside a transaction", command.full_name()))
+}
+
+/// A connection of RESP2 that has subscribed to something sends something else.
+pub(in crate::dispatch) fn confined(command: &Command) -> Error {
+    made(format!(
+        "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this \
+         context",
+        command.full_name()
+    ))
+}
+
+/// A message is longer than those who hear it may have to keep.
+pub(in crate::dispatch) fn message_too_long(most: usize) -> Error {
+    made(format!("ERR the message is too long ({most} bytes at most)"))
 }
 
 /// A user who may only read sends something else.

@@ -105,7 +105,8 @@ impl Resp {
         }
     }
 
-    /// The hash of a key with what stands before it, if nothing else has to be known of its retrieval.
+    /// The hash of a key with what stands before it, if nothing else has to be known of its retrieval, but whether it
+    /// is tracked.
     #[inline(never)]
     fn own_hash(&self, executor: &Executor, connection: &Connection, key: &[u8]) -> Option<KeyHash> {
         let is_plain = connection.session.as_ref().is_some_and(|session| session.is_plain_but_for_keys());
@@ -113,8 +114,10 @@ impl Resp {
             return None;
         }
         let mut room = [0; KEY_BYTES_MAX];
-        let item_key = connection.own_keys()?.item_key(key, &mut room)?;
-        Some(executor.hash(item_key))
+        match connection.own_keys() {
+            Some(own) => Some(executor.hash(own.item_key(key, &mut room)?)),
+            None => Some(executor.hash(key)),
+        }
     }
 
     /// Whether the keys of an `MGET` may be looked up one by one.

@@ -84,6 +84,11 @@ impl Pattern {
         has_bit(state, self.end)
     }
 
+    /// What a pattern of this length takes, in bytes.
+    pub(in crate::dispatch) fn bytes_of(length: usize) -> usize {
+        (BYTES + 1) * (length / u64::BITS as usize + 1) * size_of::<u64>()
+    }
+
     /// What the pattern takes, in bytes.
     pub(in crate::dispatch) fn bytes(&self) -> usize {
         (self.takers.len() + self.stars.len()) * size_of::<u64>()

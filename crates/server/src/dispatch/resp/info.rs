@@ -1,5 +1,6 @@
 //! `INFO`: what clients and exporters read about the server, under Redis's names.
 
+use super::client_list::is_subscriber;
 use super::config::{Server, policy};
 use crate::dispatch::execute::{ItemCount, rusage};
 use larder_protocol::resp::{Version, all, compose as words};
@@ -8,9 +9,9 @@ use rustix::system::uname;
 use std::fmt::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The version of Redis whose commands and replies clients may expect: they choose by it what they send. It is the one
-/// that Valkey names.
-pub(in crate::dispatch) const REDIS_VERSION: &str = "7.2.4";
+/// The version of Redis whose commands and replies clients may expect: they choose by it what they send. From this one
+/// on, redis-py and Jedis keep copies of what they have read.
+pub(in crate::dispatch) const REDIS_VERSION: &str = "7.4.0";
 
 /// Names of sections, in their order. The first ones are shown without being asked for.
 const SECTIONS: [&str; 13] = [
@@ -160,11 +161,12 @@ fn about_clients(server: &Server<'_>, rows: &mut Rows<'_>) {
     rows.put("resp_clients", server.resp.clients.count());
     rows.put("maxclients", server.state.in_effect().connections_max);
     rows.zeros(&["cluster_connections", "client_recent_max_input_buffer", "client_recent_max_output_buffer"]);
-    rows.zeros(&["blocked_clients", "tracking_clients", "pubsub_clients", "clients_in_timeout_table"]);
-    rows.put(
-        "watching_clients",
-        server.resp.clients.list().iter().filter(|client| client.report().watched > 0).count(),
-    );
+    let reports: Vec<_> = server.resp.clients.list().iter().map(|client| client.report()).collect();
+    rows.put("blocked_clients", 0);
+    rows.put("tracking_clients", reports.iter().filter(|report| report.redirect >= 0).count());
+    rows.put("pubsub_clients", reports.iter().filter(|report| is_subscriber(report)).count());
+    rows.put("clients_in_timeout_table", 0);
+    rows.put("watching_clients", reports.iter().filter(|report| report.watched > 0).count());
     rows.zeros(&["total_watched_keys", "total_blocking_keys", "total_blocking_keys_on_nokey"]);
 }
 
@@ -311,15 +313,18 @@ fn about_stats(server: &Server<'_>, rows: &mut Rows<'_>) {
     rows.put("evicted_clients", 0);
     rows.put("keyspace_hits", totals.get_hits);
     rows.put("keyspace_misses", totals.get_misses);
-    rows.zeros(&[
-        "pubsub_channels",
-        "pubsub_patterns",
-        "pubsubshard_channels",
-        "latest_fork_usec",
-        "total_forks",
-    ]);
-    rows.zeros(&["migrate_cached_sockets", "slave_expires_tracked_keys", "tracking_total_keys"]);
-    rows.zeros(&["tracking_total_items", "tracking_total_prefixes", "unexpected_error_replies"]);
+    let ([channels, patterns, shards], dropped) = server.resp.told.channels.counts();
+    let tracked = server.resp.told.tracking.counts();
+    rows.put("pubsub_channels", channels);
+    rows.put("pubsub_patterns", patterns);
+    rows.put("pubsubshard_channels", shards);
+    rows.zeros(&["latest_fork_usec", "total_forks"]);
+    rows.zeros(&["migrate_cached_sockets", "slave_expires_tracked_keys"]);
+    rows.put("tracking_total_keys", tracked.keys);
+    rows.put("tracking_total_items", tracked.items);
+    rows.put("tracking_total_prefixes", tracked.prefixes);
+    rows.put("client_output_buffer_limit_disconnections", dropped);
+    rows.zeros(&["unexpected_error_replies"]);
     rows.put("total_error_replies", server.resp.errors().values().sum::<u64>());
     rows.put("acl_access_denied_auth", totals.auth_errors);
     rows.zeros(&["acl_access_denied_cmd", "acl_access_denied_key", "acl_access_denied_channel"]);

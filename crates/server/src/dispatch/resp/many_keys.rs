@@ -13,6 +13,7 @@ use super::moment::Moment;
 use super::own_request::item_keys;
 use super::request::{after, words_of};
 use super::session::Connection;
+use super::tracking_commands::note_read;
 use super::worker::Resp;
 use crate::dispatch::execute::Executor;
 use crate::dispatch::fleet::Fleet;
@@ -21,7 +22,7 @@ use crate::dispatch::outcome::{EditOutcome, Looked, Outcome};
 use crate::dispatch::progress::Busy;
 use crate::dispatch::window::Progressed;
 use larder_cache::{Copied, StoreOutcome};
-use larder_protocol::resp::{Args, Command, Id, Version, compose as words, slot_of};
+use larder_protocol::resp::{Args, Command, Id, Version, compose as words, flags, slot_of};
 use std::borrow::Cow;
 
 /// Keys of one request that are executed in one turn, at most: some tens of microseconds.
@@ -42,9 +43,10 @@ impl Resp {
             return Progressed::Request;
         }
         let reply_bytes_max = self.request_bytes_max();
-        let Resp { rooms: [room, _], .. } = self;
+        let Resp { rooms: [room, _], turn, shared, .. } = self;
         let Connection { output, progress, session, keys_done, .. } = connection;
         let Some(session) = session else { return Progressed::Request };
+        let remembers = turn.tracks && command.has(flags::READONLY) && session.remembers_reads();
         if *keys_done == 0 {
             session.many_keys.sum = 0;
         }
@@ -65,11 +67,13 @@ impl Resp {
             }
             _ => after(args, words_done),
         };
-        let keys_max = *keys_done + KEYS_AT_ONCE;
-        let mut failure: Option<Error> = None;
+        let (keys_max, mut failure) = (*keys_done + KEYS_AT_ONCE, None::<Error>);
         while let Some(key) = rest.next() {
             let value = if has_values { rest.next().unwrap_or_default() } else { &[] };
             let item = room.item_key(key, |key| executor.hash(key));
+            if remembers {
+                note_read(&shared.told.tracking, executor, session, &item, key);
+            }
             let operation = each_operation(command.id, item, value, moment);
             let mut counts = false;
             let is_answered = executor.execute(progress, &operation, |outcome| {

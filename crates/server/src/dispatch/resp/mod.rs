@@ -12,6 +12,12 @@
 //!   `upload` takes in large arguments;
 //! * `script` executes scripts, `script_worker` has the interpreter of a worker, `scripts` keeps them for all workers.
 //!
+//! What connections tell each other:
+//!
+//! * `mailbox` has what a connection is told, `hearing` what it wants to hear of;
+//! * `tracking` knows who has read which keys, `tracking_commands` begins and ends that;
+//! * `channels` knows who has subscribed to what, `channel_commands` subscribes and publishes.
+//!
 //! Of one request:
 //!
 //! * `item_requests` reads requests on items as operations, `compose` words their outcomes;
@@ -21,6 +27,8 @@
 mod accepted;
 mod answer;
 mod catalogue;
+mod channel_commands;
+mod channels;
 mod check;
 mod client_list;
 mod clients;
@@ -31,10 +39,12 @@ mod databases;
 mod errors;
 mod gather;
 mod glob;
+mod hearing;
 mod help;
 mod info;
 mod item_requests;
 mod keys_commands;
+mod mailbox;
 mod many_keys;
 mod moment;
 mod own_request;
@@ -46,6 +56,8 @@ mod scripts;
 mod server_commands;
 mod session;
 mod shared;
+mod tracking;
+mod tracking_commands;
 mod transaction;
 mod unfinished;
 mod upload;
@@ -60,7 +72,7 @@ pub(super) use worker::Resp;
 use super::cursor::Cursor;
 use super::execute::Executor;
 use super::interpreter::Interpreter;
-use super::operation::Get;
+use super::operation::{Get, ItemKey};
 use super::progress::Busy;
 use super::window::{Hints, Progressed, Window, WindowOp};
 use crate::io::Ready;
@@ -69,6 +81,7 @@ use compose::ValueReply;
 use larder_cache::{KEY_BYTES_MAX, KeyHash, TagMatch};
 use larder_protocol::resp::{Id, Resume, compose as words, inline_args};
 use request::{Call, KeyRead};
+use tracking_commands::{end_caching, note_read};
 
 /// Keys of one `MGET` that are executed in one turn, at most. A request that was interrupted is read again from its
 /// beginning.
@@ -163,7 +176,8 @@ impl Resp {
         Progressed::Request
     }
 
-    /// Executes a `GET` before whose key something stands. `hash` = that of the key of the item.
+    /// Executes a `GET` before whose key something stands, or whose key is tracked. `hash` = that of the key of the
+    /// item.
     #[inline(never)]
     fn execute_own_key(
         &mut self,
@@ -175,13 +189,18 @@ impl Resp {
         let mut room = [0; KEY_BYTES_MAX];
         let item_key = connection.own_keys().and_then(|own| own.item_key(key, &mut room));
         let key = item_key.unwrap_or(key);
-        self.execute_key(
-            executor,
-            connection,
-            (key, hash),
-            KeyRead { of_several: false, is_last: true },
-            hint,
-        )
+        if self.turn.tracks
+            && let Some(session) = &connection.session
+            && session.remembers_reads()
+        {
+            note_read(&self.shared.told.tracking, executor, session, &ItemKey { key, hash, head: &[] }, key);
+        }
+        let read = KeyRead { of_several: false, is_last: true };
+        let progressed = self.execute_key(executor, connection, (key, hash), read, hint);
+        if self.turn.tracks && progressed == Progressed::Request {
+            end_caching(connection);
+        }
+        progressed
     }
 
     /// Executes what is no key of a retrieval.
@@ -225,8 +244,11 @@ impl Resp {
     }
 
     /// A connection is gone.
-    pub(super) fn forget(&mut self, executor: &Executor, session: Session) {
+    pub(super) fn forget(&mut self, executor: &Executor, mut session: Session) {
         self.shared.clients.remove(&session.client);
+        self.hear_no_more(executor, &mut session);
+        // Somebody may be about to tell it something.
+        session.client.mailbox().close(&self.shared.told.post);
         if let Some(upload) = session.unfinished.taking.and_then(|taking| taking.upload) {
             executor.abandon_argument(upload);
         }

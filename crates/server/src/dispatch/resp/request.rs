@@ -1,5 +1,6 @@
 //! A request of RESP, and what is known of its command.
 
+use super::errors::{self, Error};
 use crate::dispatch::item_key::is_plain;
 use crate::dispatch::request_log::{Logged, first_word};
 use crate::latency::Class;
@@ -19,7 +20,7 @@ pub(in crate::dispatch) struct KeyRead {
 pub(in crate::dispatch) enum Work<'a> {
     /// A key of a `GET` or `MGET`.
     Key(KeyRead),
-    /// The key of a `GET` before which something stands: a namespace, a database.
+    /// The key of a `GET` before which something stands (a namespace, a database), or which is tracked.
     OwnKey,
     /// Any other request.
     Call(Call<'a>),
@@ -138,6 +139,20 @@ pub(super) fn words_of(args: Args<'_>) -> Words<'_> {
 pub(super) fn after(mut args: Args<'_>, count: usize) -> Args<'_> {
     (0..count).for_each(|_| _ = args.next());
     args
+}
+
+/// Whether a request begins with the name of this command.
+pub(super) fn is_below(args: Args<'_>, id: Id) -> bool {
+    args.clone().next().and_then(lookup).is_some_and(|above| above.id == id)
+}
+
+/// Reads `ON` or `OFF`.
+pub(super) fn switch(word: &[u8]) -> Result<bool, Error> {
+    match &word.to_ascii_lowercase()[..] {
+        b"on" => Ok(true),
+        b"off" => Ok(false),
+        _ => Err(errors::SYNTAX),
+    }
 }
 
 /// The words behind the name of a command, and behind that of a subcommand.

@@ -344,7 +344,8 @@ impl ScriptHost<'_> {
         if command.has(flags::NOSCRIPT) || is_of_session {
             return Err(errors::NOT_IN_SCRIPT);
         }
-        if self.is_read_only && command.has(flags::WRITE) {
+        let publishes = matches!(command.id, Id::Publish | Id::Spublish);
+        if self.is_read_only && (command.has(flags::WRITE) || publishes) {
             return Err(errors::WRITES_IN_SCRIPT);
         }
         self.resp.checked(self.connection, call, count).map_err(|error| match error {

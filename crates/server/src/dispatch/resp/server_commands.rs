@@ -3,7 +3,7 @@
 use super::compose::{say, say_error};
 use super::errors::{self, Error};
 use super::keys_commands::flush_option;
-use super::request::words_behind;
+use super::request::{is_below, words_behind};
 use super::session::{Connection, version_of};
 use super::worker::Resp;
 use super::{catalogue, config, help, info};
@@ -42,10 +42,20 @@ impl Resp {
                 connection.output.close();
             }
             Id::Reset => {
-                self.reset_session(connection);
+                self.reset_session(executor, connection);
                 say(&mut connection.output, "RESET");
             }
+            Id::ClientTracking => self.track(executor, connection, rest),
             _ if is_below(args, Id::Client) => self.run_on_client(connection, command, rest),
+            _ if command.category == "pubsub" || is_below(args, Id::Pubsub) => {
+                self.run_on_channels(connection, command, rest);
+            }
+            Id::Ping if connection.session.as_ref().is_some_and(|session| session.is_confined()) => {
+                let out = connection.output.buffer();
+                words::array_head(out, 2);
+                words::bulk(out, b"pong");
+                words::bulk(out, rest.clone().next().unwrap_or_default());
+            }
             _ => {
                 let before = connection.output.len();
                 if let Err(error) = self.answer_about_server(executor, connection, command, rest) {
@@ -226,11 +236,6 @@ impl Resp {
         }
         Ok(())
     }
-}
-
-/// Whether a request begins with the name of this command.
-fn is_below(args: Args<'_>, id: Id) -> bool {
-    args.clone().next().and_then(lookup).is_some_and(|above| above.id == id)
 }
 
 /// Answers a request whose reply depends on the request alone, or on what this server does not have: replicas,

@@ -1,6 +1,7 @@
 //! What a connection that speaks RESP is in the middle of, beside the request at the front of its input.
 
 use super::clients::Client;
+use super::hearing::Hearing;
 use super::own_request::item_keys;
 use super::unfinished::{ManyKeys, Unfinished};
 use crate::dispatch::connection::SessionState;
@@ -29,10 +30,9 @@ pub struct Session {
     /// Reads leave no trace (`CLIENT NO-TOUCH`).
     pub(in crate::dispatch) leaves_no_trace: bool,
     pub(in crate::dispatch) transaction: Option<Box<Transaction>>,
-    /// The watched keys.
-    pub(in crate::dispatch) watched: HashMap<Vec<u8>, Watch>,
-    /// What the watched keys take, in the account of connection buffers.
-    watched_charge: Charge,
+    watched: Watched,
+    /// What the connection hears of from others. `None` = of nothing.
+    pub(in crate::dispatch) hearing: Option<Box<Hearing>>,
     /// How far an incomplete request at the front of the input was read.
     pub(in crate::dispatch) resume: Resume,
     /// How far a command on several keys is.
@@ -49,6 +49,14 @@ pub struct Session {
     /// Requests need nothing but to be executed and answered: no transaction, every reply is sent, and keys are taken
     /// as they are.
     pub(in crate::dispatch) is_plain: bool,
+}
+
+/// The watched keys.
+#[derive(Default)]
+struct Watched {
+    keys: HashMap<Vec<u8>, Watch>,
+    /// What they take, in the account of connection buffers.
+    charge: Charge,
 }
 
 /// Which replies are sent (`CLIENT REPLY`).
@@ -132,8 +140,8 @@ impl Session {
             replies: Replies::All,
             leaves_no_trace: false,
             transaction: None,
-            watched: HashMap::new(),
-            watched_charge: Charge::default(),
+            watched: Watched::default(),
+            hearing: None,
             resume: Resume::default(),
             many_keys: ManyKeys::default(),
             own_request: None,
@@ -147,14 +155,29 @@ impl Session {
 
     /// Whether requests need nothing but to be executed and answered, unless something stands before their keys.
     pub(in crate::dispatch) fn is_plain_but_for_keys(&self) -> bool {
-        self.transaction.is_none() && self.replies == Replies::All && !self.leaves_no_trace
+        self.transaction.is_none()
+            && self.replies == Replies::All
+            && !self.leaves_no_trace
+            && !self.is_confined()
+    }
+
+    /// Whether the connection may do little else but hear of its channels: RESP2 cannot tell replies from messages.
+    pub(in crate::dispatch) fn is_confined(&self) -> bool {
+        self.version == Version::Resp2 && self.hearing.as_ref().is_some_and(|hearing| hearing.is_subscriber())
+    }
+
+    /// Whether keys that the present command reads are tracked.
+    pub(in crate::dispatch) fn remembers_reads(&self) -> bool {
+        let tracks = self.hearing.as_ref().and_then(|hearing| hearing.tracks.as_ref());
+        tracks.is_some_and(|tracks| tracks.remembers())
     }
 
     /// After a change of what requests need.
     pub(in crate::dispatch) fn settle(&mut self) {
-        self.is_plain = self.is_plain_but_for_keys() && !self.has_own_keys;
+        let tracks_reads = self.hearing.as_ref().is_some_and(|hearing| hearing.tracks.is_some());
+        self.is_plain = self.is_plain_but_for_keys() && !self.has_own_keys && !tracks_reads;
         let queued = self.transaction.as_ref().map(|transaction| transaction.commands.len());
-        self.client.set_state(self.version, queued, self.watched.len());
+        self.client.set_state(self.version, queued, self.watched.keys.len());
     }
 
     /// Watches a key, as `begin` does. `false` = there is no room for it.
@@ -166,22 +189,31 @@ impl Session {
     ) -> bool {
         // The map has up to twice as many places as keys.
         let bytes = (2 * key.len() + Watch::BYTES + 2 * size_of::<(Vec<u8>, Watch)>()) as u64;
-        let fits = buffers.is_none_or(|buffers| self.watched_charge.try_grow(buffers, bytes));
+        let fits = buffers.is_none_or(|buffers| self.watched.charge.try_grow(buffers, bytes));
         if fits {
-            self.watched.insert(key.to_vec(), begin());
+            self.watched.keys.insert(key.to_vec(), begin());
         }
         fits
     }
 
     /// What the watched keys take, in the account of connection buffers.
     pub(in crate::dispatch) fn watched_bytes(&self) -> u64 {
-        self.watched_charge.bytes()
+        self.watched.charge.bytes()
     }
 
     /// No key is watched any more.
     pub(in crate::dispatch) fn forget_watched(&mut self) {
-        self.watched = HashMap::new();
-        self.watched_charge = Charge::default();
+        self.watched = Watched::default();
+    }
+
+    /// Whether a key is watched.
+    pub(in crate::dispatch) fn is_watching(&self, key: &[u8]) -> bool {
+        self.watched.keys.contains_key(key)
+    }
+
+    /// Whether no watched key has changed.
+    pub(in crate::dispatch) fn is_unchanged(&self) -> bool {
+        self.watched.keys.values().all(Watch::is_unchanged)
     }
 
     /// There is no transaction any more, and no key is watched.
@@ -225,11 +257,17 @@ impl SessionState for Session {
     fn held_bytes(&self) -> u64 {
         let queued = self.transaction.as_ref().map_or(0, |transaction| transaction.charge.bytes());
         let own = self.own_request.as_ref().map_or(0, |request| request.charge.bytes());
-        queued + own + self.watched_bytes()
+        let names = self.hearing.as_ref().map_or(0, |hearing| hearing.held_bytes());
+        let heard = names + self.client.own_mailbox().map_or(0, |mailbox| mailbox.held_bytes());
+        queued + own + self.watched_bytes() + heard
     }
 
     fn unfinished_bytes(&self) -> u64 {
         self.unfinished.held_bytes()
+    }
+
+    fn may_be_idle(&self) -> bool {
+        self.hearing.as_ref().is_some_and(|hearing| hearing.is_subscriber())
     }
 
     fn has_own_keys(&mut self, has: bool) {

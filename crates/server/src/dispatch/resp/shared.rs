@@ -1,15 +1,18 @@
 //! What all workers share of RESP: connections, counts of commands and errors, slow commands, the gate.
 
 use super::accepted::Accepted;
+use super::channels::Channels;
 use super::clients::{Clients, unix_s};
+use super::mailbox::Post;
 use super::scripts::Scripts;
+use super::tracking::Tracking;
 use crate::dispatch::state::ServerState;
 use crate::io::{Peer, Transport};
-use larder_cache::Gate;
+use larder_cache::{Change, Departure, Destination, Gate};
 use larder_protocol::resp::{Args, Id};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
 /// Kinds of errors that each worker counts.
@@ -135,6 +138,7 @@ pub struct Shared {
     pub(in crate::dispatch) accepted: Accepted,
     /// The scripts that are kept.
     pub(in crate::dispatch) scripts: Scripts,
+    pub(in crate::dispatch) told: Told,
     /// The most memory that was used, in bytes, as far as anybody looked.
     peak_bytes: AtomicU64,
     sample: Mutex<Sample>,
@@ -142,6 +146,13 @@ pub struct Shared {
     pub(in crate::dispatch) ports: Vec<u16>,
     /// 40 hexadecimal digits that name this run of the server.
     pub(in crate::dispatch) run_id: String,
+}
+
+/// What connections tell each other.
+pub(in crate::dispatch) struct Told {
+    pub(in crate::dispatch) post: Arc<Post>,
+    pub(in crate::dispatch) channels: Channels,
+    pub(in crate::dispatch) tracking: Arc<Tracking>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -153,6 +164,8 @@ impl Shared {
     pub fn new(server: &ServerState) -> Shared {
         let workers = server.settings().threads as usize;
         let ports = server.drivers().map_or(Vec::new(), |drivers| drivers.resp_ports.clone());
+        let post = Arc::new(Post::new(workers, server.watch().news().clone(), server.buffers().cloned()));
+        let tracking = Arc::new(Tracking::new(post.clone()));
         Shared {
             clients: Clients::default(),
             gate: Box::leak(Box::new(Gate::new(workers))),
@@ -163,10 +176,23 @@ impl Shared {
             slow_max: AtomicU64::new(SLOW_MAX),
             accepted: Accepted::default(),
             scripts: Scripts::default(),
+            told: Told { post, channels: Channels::default(), tracking },
             peak_bytes: AtomicU64::new(0),
             sample: Mutex::default(),
             ports,
             run_id: random_name(),
+        }
+    }
+
+    /// Something has changed in the cache: clients that track keys are told.
+    pub fn note_change(&self, change: Change<'_>) {
+        self.told.tracking.note(change);
+    }
+
+    /// The same of an item that leaves memory.
+    pub fn note_departure(&self, gone: &Departure<'_>) {
+        if gone.to == Destination::Nowhere {
+            self.told.tracking.note_eviction(gone.hash, gone.key);
         }
     }
 

@@ -13,7 +13,6 @@ use crate::dispatch::databases::keys_of;
 use crate::dispatch::execute::Executor;
 use crate::dispatch::own_keys::OwnKeys;
 use crate::dispatch::window::{Hints, Progressed};
-use larder_cache::Watch;
 use larder_protocol::resp::{Args, Command, Id, Keys, command_of, compose as words, flags};
 use std::sync::Arc;
 use std::time::Instant;
@@ -97,7 +96,7 @@ impl Resp {
         };
         let buffers = server.buffers();
         for key in command.keys.of(args) {
-            if session.watched.contains_key(key) {
+            if session.is_watching(key) {
                 continue;
             }
             let item = room.item_key(key, |key| executor.hash(key));
@@ -149,7 +148,7 @@ impl Resp {
         }
         let _alone = self.be_alone(executor, connection);
         let Some(session) = &mut connection.session else { return Progressed::Request };
-        let is_unchanged = session.watched.values().all(Watch::is_unchanged);
+        let is_unchanged = session.is_unchanged();
         session.forget_watched();
         let version = session.version;
         if is_unchanged {
@@ -215,8 +214,10 @@ impl Resp {
     }
 
     /// `RESET` and the like: what the connection was in the middle of is forgotten.
-    pub(super) fn reset_session(&mut self, connection: &mut Connection) {
+    pub(super) fn reset_session(&mut self, executor: &Executor, connection: &mut Connection) {
         if let Some(session) = &mut connection.session {
+            self.hear_no_more(executor, session);
+            session.client.mailbox().clear(&self.shared.told.post);
             session.reset();
         }
         connection.set_rights(self.server.rights_without_login());

@@ -9,6 +9,7 @@ use crate::dispatch::decimal::Decimal;
 use crate::dispatch::execute::Executor;
 use crate::dispatch::fleet::Fleet;
 use crate::dispatch::item_key::{KeyRoom, is_plain};
+use crate::dispatch::progress::Busy;
 use crate::dispatch::protocol::Protocol;
 use crate::dispatch::state::ServerState;
 use crate::io::{Peer, Ready};
@@ -38,14 +39,22 @@ pub(in crate::dispatch) struct Resp {
     pub(super) own_request: Vec<u8>,
     pub(super) fleet: Option<Arc<Fleet>>,
     fleet_version: u64,
-    /// The time of every request is taken.
-    pub(super) measures_all: bool,
+    pub(super) turn: Turn,
     /// How often each command was executed in the present turn.
     executed: Box<[u32; Id::COUNT]>,
     /// The commands of which that is not 0.
     touched: Vec<Id>,
     random: u64,
     pub(super) scripts: ScriptWorker,
+}
+
+/// What holds in the present turn.
+#[derive(Default)]
+pub(super) struct Turn {
+    /// The time of every request is taken.
+    pub(super) measures_all: bool,
+    /// Somebody tracks keys.
+    pub(super) tracks: bool,
 }
 
 impl Resp {
@@ -68,7 +77,7 @@ impl Resp {
             own_request: Vec::new(),
             fleet: None,
             fleet_version: 0,
-            measures_all: false,
+            turn: Turn::default(),
             executed: Box::new([0; Id::COUNT]),
             touched: Vec::new(),
             random: std::hash::RandomState::new().build_hasher().finish() | 1,
@@ -89,7 +98,8 @@ impl Resp {
     /// A turn begins: the fleet may have changed, or what is measured.
     #[inline]
     pub(in crate::dispatch) fn begin_turn(&mut self) {
-        self.measures_all = self.shared.measures_all();
+        self.turn.measures_all = self.shared.measures_all();
+        self.turn.tracks = self.shared.told.tracking.is_on();
         let version = self.server.fleet().version();
         if version != self.fleet_version {
             (self.fleet, self.fleet_version) = (self.server.fleet().get(), version);
@@ -115,7 +125,7 @@ impl Resp {
     /// Whether nothing has to be known of a retrieval of this key but the key.
     #[inline]
     pub(super) fn is_fast(&self, key: &[u8]) -> bool {
-        !self.measures_all
+        !self.turn.measures_all
             && is_plain(key)
             && self.fleet.as_ref().is_none_or(|fleet| fleet.is_plainly_here(key))
     }
@@ -168,7 +178,7 @@ impl Resp {
     /// A connection begins to speak RESP.
     pub(super) fn begin_session(&self, connection: &mut Connection) {
         debug_assert!(connection.own_keys().is_none(), "they come with a login, or a database");
-        let client = self.shared.clients.add(connection.handle.clone());
+        let client = self.shared.clients.add(connection.handle.clone(), self.number, connection.progress.id);
         connection.set_protocol(Protocol::Resp);
         connection.session = Some(Box::new(Session::new(client)));
     }
@@ -215,6 +225,38 @@ impl Resp {
         if !self.touched.is_empty() {
             self.settle_turn(executor, batch, took_ns);
         }
+        self.deliver_if_any(batch);
+    }
+
+    /// Gives connections what others tell them: at the beginning of a turn, so that no reply overtakes a message that
+    /// was sent before its request, and at the end.
+    #[inline]
+    pub(in crate::dispatch) fn deliver_if_any(&self, batch: &mut [Ready<'_, Connection>]) {
+        if self.shared.told.post.has_letters(self.number) {
+            self.deliver(batch);
+        }
+    }
+
+    /// Gives connections what others tell them, if nothing is in the middle of its reply.
+    #[cold]
+    fn deliver(&self, batch: &mut [Ready<'_, Connection>]) {
+        for Ready { connection, .. } in batch {
+            // While an argument is taken in, nothing of the reply is there.
+            let is_between_replies = !connection.is_backed_up()
+                && matches!(connection.progress.busy, None | Some(Busy::Taking))
+                && connection.keys_done == 0;
+            let Connection { output, session: Some(session), .. } = &mut **connection else { continue };
+            if let Some(mailbox) = session.client.own_mailbox()
+                && mailbox.has_letters()
+                && is_between_replies
+                && !output.is_closing()
+            {
+                let is_subscriber = session.hearing.as_ref().is_some_and(|hearing| hearing.is_subscriber());
+                let bytes_max = output.len() + output.room();
+                let post = &self.shared.told.post;
+                mailbox.take(post, session.version, is_subscriber, bytes_max, output.buffer());
+            }
+        }
     }
 
     #[inline(never)]
@@ -233,6 +275,8 @@ impl Resp {
     /// About once a second: memory of scripts, and by one of the workers figures over time.
     pub(in crate::dispatch) fn tick(&mut self, executor: &Executor) {
         self.scripts.tick(&self.shared.scripts, self.server.buffers());
+        let workers = self.server.settings().threads as usize;
+        self.shared.told.tracking.tell_expired(executor.clock(), self.number, workers);
         if self.number == 0 {
             let io = self.server.io_snapshot();
             self.shared.take_sample(io.bytes_read, io.bytes_written);

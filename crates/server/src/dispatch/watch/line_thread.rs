@@ -73,11 +73,6 @@ fn deliver(watch: &Watch, watchers: &[Arc<Watcher>], page: &Page, line: &mut Vec
 fn announce(watch: &Watch, watcher: &Watcher) {
     let has_lines = !watcher.lock_lines().bytes.is_empty();
     if has_lines && !watcher.is_told.swap(true, Relaxed) {
-        let mut news = watch.news[watcher.worker].lock().expect("no panic under this lock");
-        news.push(watcher.id);
-        drop(news);
-        if let Some(bells) = &watch.bells {
-            bells.ring(watcher.worker);
-        }
+        watch.news.tell(watcher.worker, watcher.id);
     }
 }

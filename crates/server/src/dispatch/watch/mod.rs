@@ -16,6 +16,7 @@ mod line_thread;
 
 pub(super) use event::{Client, StoreCommand, StoreStatus, What, unix_us};
 
+use super::news::News;
 use crate::io::{Bells, Buffers, Charge, ConnectionId};
 use event::{Lane, Leaver, Page};
 use larder_cache::{Departure, Destination};
@@ -44,12 +45,11 @@ pub(crate) struct Watch {
     /// One for each worker, and the last one for all other threads.
     lanes: Box<[Lane]>,
     watchers: Mutex<Watchers>,
-    /// Connections of each worker for which there are lines.
-    news: Box<[Mutex<Vec<ConnectionId>>]>,
+    /// Watchers for which there are lines.
+    news: Arc<News>,
     skipped: AtomicU64,
     sent: AtomicU64,
     at_reset: Mutex<WatchCounts>,
-    bells: Option<Bells>,
     buffers: Option<Arc<Buffers>>,
 }
 
@@ -151,11 +151,10 @@ impl Watch {
             gid: AtomicU64::new(0),
             lanes: (0..=workers).map(|_| Lane::default()).collect(),
             watchers: Mutex::default(),
-            news: (0..workers).map(|_| Mutex::default()).collect(),
+            news: Arc::new(News::new(workers, bells)),
             skipped: AtomicU64::new(0),
             sent: AtomicU64::new(0),
             at_reset: Mutex::default(),
-            bells,
             buffers,
         }
     }
@@ -192,6 +191,9 @@ impl Watch {
 
     /// Tells of an item that leaves memory, on any thread.
     pub(crate) fn tell_departure(&self, gone: &Departure<'_>) {
+        if !self.wanted().contains(WatchKinds::EVICTIONS) {
+            return;
+        }
         let what = match gone.to {
             Destination::Nowhere => What::Evict(Leaver::from(gone)),
             Destination::Flash => What::WriteToFlash(Leaver::from(gone)),
@@ -298,9 +300,10 @@ impl Watch {
         self.watchers.lock().expect("no panic under this lock")
     }
 
-    /// The connections of a worker for which there are lines.
-    pub(super) fn take_news(&self, worker: usize, into: &mut Vec<ConnectionId>) {
-        into.append(&mut self.news[worker].lock().expect("no panic under this lock"));
+    /// Connections for which other threads have something.
+    #[inline]
+    pub(super) fn news(&self) -> &Arc<News> {
+        &self.news
     }
 
     // ---- for statistics ----
@@ -414,7 +417,7 @@ mod tests {
         let text = read(&first, "key=after");
         assert!(text.contains("key=before") && !text.contains("key=gone"), "{text}");
         let mut news = Vec::new();
-        watch.take_news(0, &mut news);
+        watch.news.take(0, &mut news);
         assert!(news.iter().all(|named| *named == id) && !news.is_empty());
         assert_eq!((watch.counts().worker_written, watch.counts().watcher_sent), (3, 4));
         watch.reset_counts();
