@@ -84,6 +84,17 @@ class Cluster:
                 counts += client.info("errorstats").get("errorstat_MOVED", {"count": 0})["count"]
         return counts
 
+    def check_shard(self, channel):
+        """Fails unless one server has a shard channel, and the others send on to it."""
+        owner = self.owner(channel)
+        for node in self.fleet.nodes:
+            with self.direct(node) as client:
+                try:
+                    said = client.execute_command("SPUBLISH", channel, "to all")
+                    same((node is owner, said), (True, 1), "where %s is heard" % channel)
+                except self.redis.exceptions.MovedError as moved:
+                    same((node is owner, moved.port), (False, owner.port), "where %s is" % channel)
+
     def check_places(self, keys):
         """Each server has keys of its own slots only, and sends clients on that ask for another's."""
         for node in self.fleet.nodes:
@@ -113,6 +124,14 @@ def check_redis_py(command, folder, report):
         cluster.check_places(keys)
         same(cluster.client.mget("{tag}1", "{tag}2"), [None, None], "keys with a hash tag")
         report("redis-py cluster: each key is where its slot says")
+        with cluster.client.pubsub() as heard:
+            for channel in ("shard:%d" % i for i in range(20)):
+                heard.ssubscribe(channel)
+                cluster.check_shard(channel)
+            same(cluster.client.spublish("shard:7", "x"), 1, "those who hear a shard channel")
+            support.until(lambda: (heard.get_sharded_message(timeout=0.1) or {}).get("data") == b"x",
+                          "the message comes")
+        report("redis-py cluster: each shard channel is where its slot says")
 
         lost = fleet.nodes[1]
         fleet.stop(lost, signal.SIGKILL)

@@ -174,6 +174,15 @@ class Channels(ChannelsCase):
             self.assertEqual(receive(subscriber), [b"message", b"a", b"x" * size])
         self.assertIn(b"message is too long (1048576 bytes", ask(publisher, b"PUBLISH", b"a", b"x" * 1_048_577))
 
+    def test_a_transaction_that_ends_a_subscription_keeps_the_messages_of_others(self):
+        server = self.server("-t", "1")
+        connection = self.subscriber(server, b"kept", version=b"3")
+        connection.send(b"".join(command(*words) for words in (
+            (b"MULTI",), (b"SUBSCRIBE", b"gone"), (b"PUBLISH", b"kept", b"x"), (b"UNSUBSCRIBE", b"gone"), (b"EXEC",))))
+        self.assertEqual([receive(connection) for _ in range(4)], [b"OK"] + [b"QUEUED"] * 3)
+        self.assertEqual(receive(connection), [[b"subscribe", b"gone", 2], 1, [b"unsubscribe", b"gone", 1]])
+        self.assertEqual(receive(connection), [b"message", b"kept", b"x"])
+
     def test_a_script_of_a_subscriber_reads(self):
         connection = self.connection(self.server())
         ask(connection, b"HELLO", b"3")

@@ -16,8 +16,12 @@ impl News {
 
     /// Wakes a connection of a worker.
     pub(super) fn tell(&self, worker: usize, id: ConnectionId) {
-        self.of_workers[worker].lock().expect("no panic under this lock").push(id);
-        if let Some(bells) = &self.bells {
+        let mut connections = self.of_workers[worker].lock().expect("no panic under this lock");
+        // If there are some, the bell was rung for the first of them, or is about to be.
+        let is_first = connections.is_empty();
+        connections.push(id);
+        drop(connections);
+        if is_first && let Some(bells) = &self.bells {
             bells.ring(worker);
         }
     }

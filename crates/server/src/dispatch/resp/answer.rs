@@ -11,6 +11,7 @@ use super::moment::Moment;
 use super::own_request::own_request;
 use super::request::{Call, after, class_of, is_below, words_of};
 use super::session::{Connection, OwnRequest, Replies};
+use super::tracking::set_changer;
 use super::tracking_commands::end_caching;
 use super::worker::Resp;
 use crate::dispatch::execute::Executor;
@@ -71,19 +72,34 @@ impl Resp {
             session.begin_reply();
         }
         let progressed = self.check_and_run(executor, connection, call, hash, hints);
-        if self.turn.tracks && progressed == Progressed::Request && !is_below(call.args, Id::Client) {
-            end_caching(connection);
-        }
-        match (call.command, &mut connection.session) {
-            // That a subscription begins or ends is told to whoever wants no replies, too.
-            (Some(command), Some(session))
-                if command.category == "pubsub" && command.has(flags::NOSCRIPT) =>
-            {
-                session.end_reply();
-            }
-            _ => self.settle_reply(executor, connection, before, progressed == Progressed::Request),
+        let wants_all = connection.session.as_ref().is_none_or(|session| session.replies == Replies::All);
+        if !wants_all || self.turn.tracks {
+            self.end_unusual_call(executor, connection, call, before, progressed == Progressed::Request);
         }
         progressed
+    }
+
+    /// After a request of a client that does not want every reply, or while somebody tracks keys.
+    #[cold]
+    fn end_unusual_call(
+        &mut self,
+        executor: &mut Executor,
+        connection: &mut Connection,
+        call: &Call<'_>,
+        before: usize,
+        is_done: bool,
+    ) {
+        set_changer(0);
+        if is_done && !is_below(call.args, Id::Client) {
+            end_caching(connection);
+        }
+        let is_about_subscriptions =
+            call.command.is_some_and(|command| command.category == "pubsub" && command.has(flags::NOSCRIPT));
+        match &mut connection.session {
+            // That a subscription begins or ends is told to whoever wants no replies, too.
+            Some(session) if is_about_subscriptions => session.end_reply(),
+            _ => self.settle_reply(executor, connection, before, is_done),
+        }
     }
 
     /// Takes back what was composed of a reply that the client does not want. `is_done`: the request is answered.
@@ -213,7 +229,9 @@ impl Resp {
         hash: KeyHash,
         hints: &mut Hints,
     ) -> Progressed {
-        let _changing = self.turn.tracks.then(|| self.note_request(executor, connection, command, args));
+        if self.turn.tracks {
+            self.note_request(executor, connection, command, args);
+        }
         match command.id {
             Id::Mget | Id::Mset | Id::Del | Id::Unlink | Id::Exists | Id::Touch => {
                 hints.are_outdated |= command.has(flags::WRITE);

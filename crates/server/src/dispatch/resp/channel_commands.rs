@@ -82,11 +82,12 @@ impl Resp {
                 && hearing.remove(kind, &name)
             {
                 self.shared.told.channels.remove(kind, &hearing.namespace, &name, &session.client);
-                // No message follows the confirmation. In a transaction it must not be in between.
+                // No message follows the confirmation. In a transaction it must not be in between either.
                 let (mailbox, post) = (session.client.mailbox(), &self.shared.told.post);
                 match session.transaction {
                     None => mailbox.take(post, session.version, true, usize::MAX, output.buffer()),
-                    Some(_) => mailbox.forget_messages(post),
+                    Some(_) if !hearing.is_subscriber() => mailbox.forget_messages(post),
+                    Some(_) => {}
                 }
             }
             compose(output.buffer(), session, kind, false, Some(&name));

@@ -179,7 +179,7 @@ impl Channels {
                  connection buffers) is full",
                 client.id
             );
-            client.kill(false);
+            client.kill(false, post);
         }
         count
     }

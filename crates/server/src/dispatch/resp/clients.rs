@@ -1,6 +1,6 @@
 //! The connections that speak RESP, as `CLIENT LIST` shows them.
 
-use super::mailbox::Mailbox;
+use super::mailbox::{Mailbox, Post};
 use crate::io::{ConnectionId, Handle, Traffic};
 use larder_protocol::resp::{Id, Version};
 use std::collections::BTreeMap;
@@ -160,9 +160,11 @@ impl Client {
         self.is_killed.load(Relaxed)
     }
 
-    /// Closes the connection. `is_own` = it asks for that itself, and is answered first.
-    pub(in crate::dispatch) fn kill(&self, is_own: bool) {
+    /// Closes the connection. `is_own` = it asks for that itself, and is answered first. It hears of nothing from now
+    /// on, though its worker may not have closed it yet.
+    pub(in crate::dispatch) fn kill(&self, is_own: bool, post: &Post) {
         self.is_killed.store(true, Relaxed);
+        self.mailbox().close(post);
         if let (false, Some(handle)) = (is_own, &self.handle) {
             handle.shut_down();
         }

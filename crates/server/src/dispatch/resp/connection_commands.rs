@@ -221,9 +221,7 @@ impl Resp {
         let (mut killed, mut kills_own) = (0, false);
         for client in filter.choose(self.shared.clients.list(), own.client.id) {
             let is_own = client.id == own.client.id;
-            client.kill(is_own);
-            // It hears of nothing from now on, though its worker may not have closed it yet.
-            client.mailbox().close(&self.shared.told.post);
+            client.kill(is_own, &self.shared.told.post);
             kills_own |= is_own;
             killed += 1;
         }

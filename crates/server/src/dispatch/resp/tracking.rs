@@ -40,20 +40,9 @@ thread_local! {
     static CHANGER: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Notes whose request this worker executes until the result is dropped.
-pub(super) struct Changing;
-
-impl Changing {
-    pub(super) fn by(client: u64) -> Changing {
-        CHANGER.set(client);
-        Changing
-    }
-}
-
-impl Drop for Changing {
-    fn drop(&mut self) {
-        CHANGER.set(0);
-    }
+/// Notes whose request this worker executes from now on; 0 = that is not known.
+pub(super) fn set_changer(client: u64) {
+    CHANGER.set(client);
 }
 
 /// A set of trackers in one word, by their numbers: up to eight numbers of 15 bits, or one of 127 groups for each bit.
@@ -875,9 +864,9 @@ mod tests {
         let read =
             || [&own, &redirected].iter().for_each(|one| _ = tracking.note_read(one, KeyHash(1), b"k"));
         read();
-        let changing = Changing::by(7);
+        set_changer(7);
         tracking.note(changed("k", 1));
-        drop(changing);
+        set_changer(0);
         assert_eq!((told(&tracking, &own), target.has_letters()), (String::new(), true));
         target.close(&tracking.post);
         (0..2).for_each(|_| {

@@ -8,7 +8,7 @@ use super::hearing::{Mode, Tracks};
 use super::mailbox::Mailbox;
 use super::request::switch;
 use super::session::{Connection, Session};
-use super::tracking::{Changing, TooMany, Tracking, Wish};
+use super::tracking::{TooMany, Tracking, Wish, set_changer};
 use super::worker::Resp;
 use crate::dispatch::execute::Executor;
 use crate::dispatch::operation::ItemKey;
@@ -319,8 +319,8 @@ impl Resp {
         connection: &Connection,
         command: &Command,
         args: Args<'_>,
-    ) -> Changing {
-        let Some(session) = &connection.session else { return Changing::by(0) };
+    ) {
+        let Some(session) = &connection.session else { return };
         // Those on several keys note them one by one.
         let is_by_key = matches!(command.id, Id::Mget | Id::Exists | Id::Touch);
         if command.has(flags::READONLY) && command.keys.step != 0 && !is_by_key && session.remembers_reads() {
@@ -330,7 +330,7 @@ impl Resp {
                 note_read(&shared.told.tracking, executor, session, &item, key);
             }
         }
-        Changing::by(session.client.id)
+        set_changer(session.client.id);
     }
 }
 

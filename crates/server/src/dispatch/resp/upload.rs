@@ -10,6 +10,7 @@ use super::moment::Moment;
 use super::own_request::own_request;
 use super::request::{Call, after, words_of};
 use super::session::Connection;
+use super::tracking::set_changer;
 use super::tracking_commands::end_caching;
 use super::unfinished::Taking;
 use super::worker::Resp;
@@ -134,6 +135,7 @@ impl Resp {
             return;
         }
         self.finish_argument(executor, ready.connection, taking);
+        set_changer(0);
     }
 
     /// All of the request is here.
@@ -161,8 +163,10 @@ impl Resp {
             (Err(error), _) => return self.refuse_argument(executor, connection, *taking, &error),
         };
         let has_forgotten = self.forget_left_over(executor, connection, command, args);
-        let _changing = self.turn.tracks.then(|| self.note_request(executor, connection, command, args));
-        end_caching(connection);
+        if self.turn.tracks {
+            self.note_request(executor, connection, command, args);
+            end_caching(connection);
+        }
         let Resp { decimal, .. } = self;
         let key = args.clone().nth(1).unwrap_or_default();
         let item = ItemKey { key, hash: executor.hash(key), head: &[] };
