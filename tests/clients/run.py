@@ -231,6 +231,7 @@ SUITES = {
     "redis-py-resp3": Suite(install_python, python_suite("suite_redis.py"), ["3"]),
     "redis-scripts": Suite(install_python, python_suite("suite_scripts.py")),
     "redis-hearing": Suite(install_python, python_suite("suite_hearing.py")),
+    "redis-collections": Suite(install_python, python_suite("suite_collections.py")),
     "django-redis": Suite(install_python, python_suite("suite_django.py"), ["redis"]),
     "django-pymemcache": Suite(install_python, python_suite("suite_django.py"), ["pymemcache"]),
     "django-pylibmc": Suite(install_python, python_suite("suite_django.py"), ["pylibmc"]),

@@ -4,12 +4,17 @@
     tests/differential/resp.py                            # target/debug/larder serve, .tools/peers/valkey-server
     tests/differential/resp.py --reference PATH/redis-server --seconds 3600
     tests/differential/resp.py --seed 7 --case 1234       # one case again, as a failure names it
+    tests/differential/resp.py --field-times              # also lifetimes of the fields of hashes
 
 Replies are compared byte for byte, in RESP2 and in RESP3. What cannot be equal is compared as far as it can be:
 
 * what is left of a lifetime, and the times of the clock, may differ by as much as the servers were asked apart;
 * a time beyond 136 years from the start of Larder is taken for that time, and is not tried;
 * lists of keys are in an order of their own, and their number may include keys that have expired;
+* the members of a set and the fields of a hash are in an order of their own, and a scan of a collection by Larder shows
+  all of it at once, where that of Valkey may show a part;
+* members and fields that are drawn at random are compared as far as their number and types go;
+* a collection may be stored in another way than Valkey's: what it was before decides there. A score of 0 may be -0;
 * an unknown command is refused with Larder's own reasons, and COMMAND, INFO, CONFIG, CLIENT LIST and OBJECT FREQ tell
   about another server.
 """
@@ -26,6 +31,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.dirname(HERE)]
 
 import support  # noqa: E402
+from resp_collections import FIELD_TIMES_COMMANDS  # noqa: E402
 from resp_requests import SCRIPT, Chooser  # noqa: E402
 
 TIMEOUT_SECONDS = 20.0
@@ -115,11 +121,16 @@ def encode_inline(words):
 
 
 # Commands that answer about the server, whose replies are compared only as far as their type goes.
-TYPE_ONLY = {b"SCAN", b"HELLO", b"SLOWLOG", b"RANDOMKEY", b"MEMORY", b"ROLE", b"COMMAND", b"LATENCY"}
+TYPE_ONLY = {b"HELLO", b"SLOWLOG", b"RANDOMKEY", b"MEMORY", b"ROLE", b"COMMAND", b"LATENCY"}
 # docs/protocols.md says what Larder bounds.
 PATTERN_BYTES_MAX = 1024
 TOO_LONG = (b"-", b"ERR the pattern is too long (%d bytes at most)" % PATTERN_BYTES_MAX)
 TIMES = {b"TTL": 3, b"PTTL": APART_MS, b"EXPIRETIME": 3, b"PEXPIRETIME": APART_MS}
+UNORDERED = {b"KEYS", b"SMEMBERS", b"SINTER", b"SUNION", b"SDIFF", b"SPOP", b"HKEYS", b"HVALS"}
+DRAWN = {b"SRANDMEMBER", b"HRANDFIELD", b"ZRANDMEMBER"}
+SCANS = {b"SCAN", b"HSCAN", b"SSCAN", b"ZSCAN"}
+ENCODINGS = ({b"listpack", b"hashtable"}, {b"intset", b"listpack", b"hashtable"}, {b"listpack", b"skiplist"})
+ZEROS = {b"0", b"-0"}
 
 
 def same(words, ours, theirs, transaction=None):
@@ -135,8 +146,18 @@ def same(words, ours, theirs, transaction=None):
         return False
     if ours[0] == b"-":
         return same_error(ours[1], theirs[1])
-    if name == b"KEYS":
-        return sorted(ours[1]) == sorted(theirs[1])
+    if name in UNORDERED:
+        return isinstance(ours[1], tuple) and sorted(ours[1]) == sorted(theirs[1])
+    if name == b"HGETALL":
+        return sorted(pairs(ours[1], ours[0] == b"%")) == sorted(pairs(theirs[1], ours[0] == b"%"))
+    if name in SCANS:
+        return same_scan(words, ours[1], theirs[1])
+    if name in DRAWN:
+        return shape(ours) == shape(theirs)
+    if name.startswith(b"Z"):
+        return same_scores(ours, theirs)
+    if name in FIELD_TIMES_COMMANDS:
+        return same_field_times(name, ours[1], theirs[1])
     if name == b"DBSIZE":
         return abs(int(ours[1]) - int(theirs[1])) <= EXPIRED_MAX
     if name in TIMES:
@@ -145,8 +166,52 @@ def same(words, ours, theirs, transaction=None):
     if name == b"OBJECT":
         # Which strings Valkey keeps beside their keys depends on the lengths of both, and a sum of INCRBYFLOAT is text.
         is_long = len(words[-1]) > 64
-        return ours[0] in b":_" or is_long or {ours[1], theirs[1]} in ({b"embstr", b"raw"}, {b"embstr", b"int"})
+        both = {ours[1], theirs[1]}
+        return (ours[0] in b":_" or is_long or both in ({b"embstr", b"raw"}, {b"embstr", b"int"})
+                or any(both <= encodings for encodings in ENCODINGS))
     return name in TYPE_ONLY
+
+
+def pairs(values, are_paired=False):
+    """Values that come in pairs."""
+    return values if are_paired else tuple(zip(values[::2], values[1::2]))
+
+
+def same_scan(words, ours, theirs):
+    """Whether one call of Larder shows all that a call of Valkey shows, and no more if that is all."""
+    name, asked = words[0].upper(), words[1 if words[0].upper() == b"SCAN" else 2]
+    have_values = name == b"ZSCAN" or name == b"HSCAN" and b"NOVALUES" not in [word.upper() for word in words]
+    mine, other = [pairs(rows[1][1]) if have_values else rows[1][1] for rows in (ours, theirs)]
+    is_all = asked == b"0" and theirs[0][1] == b"0"
+    if name == b"SCAN":
+        return not is_all or ours[0][1] != b"0" or set(mine) == set(other)
+    if name == b"ZSCAN":
+        # Valkey writes the scores of a large sorted set with all their digits.
+        mine, other = [[(member, float(score[1])) for member, score in rows] for rows in (mine, other)]
+    mine, other = set(mine), set(other)
+    return ours[0][1] == b"0" and (mine == other if is_all else mine >= other)
+
+
+def shape(reply):
+    """The types of a reply and of what is in it."""
+    kind, content = reply
+    return (kind, tuple(map(shape, content))) if isinstance(content, tuple) else (kind, content is None)
+
+
+def same_scores(ours, theirs):
+    """Whether two replies say the same with 0 for -0: in a small sorted set Valkey keeps it as a whole number."""
+    if isinstance(ours[1], tuple) and isinstance(theirs[1], tuple):
+        return (ours[0], len(ours[1])) == (theirs[0], len(theirs[1])) and all(map(same_scores, ours[1], theirs[1]))
+    return ours == theirs or ours[0] == theirs[0] and {ours[1], theirs[1]} == ZEROS
+
+
+def same_field_times(name, ours, theirs):
+    """Whether the lifetimes of fields are the same."""
+    apart = TIMES.get(name[1:])
+    if not apart or not isinstance(ours, tuple) or len(ours) != len(theirs):
+        return False
+    return all(mine == other or min(int(mine[1]), int(other[1])) >= 0 and abs(int(mine[1]) - int(other[1])) <= apart
+               for mine, other in zip(ours, theirs))
 
 
 def same_error(ours, theirs):
@@ -163,9 +228,9 @@ def same_error(ours, theirs):
 class Case:
     """The turns of a case: lists of requests that are sent together."""
 
-    def __init__(self, seed, number, is_valkey):
+    def __init__(self, seed, number, is_valkey, with_field_times=False):
         self.chance = random.Random("%d/%d" % (seed, number))
-        chooser = Chooser(self.chance, is_valkey)
+        chooser = Chooser(self.chance, is_valkey, with_field_times)
         self.version = self.chance.choice((2, 3))
         self.turns = []
         for _ in range(self.chance.randint(3, 12)):
@@ -292,6 +357,7 @@ def parse_arguments():
     parser.add_argument("--seed", type=int, default=None, help="default: a new one every time")
     parser.add_argument("--case", type=int, default=None, help="only the case of this number")
     parser.add_argument("--failures", type=int, default=3, help="stop after so many")
+    parser.add_argument("--field-times", action="store_true", help="also the lifetimes of the fields of hashes")
     return parser.parse_args()
 
 
@@ -310,7 +376,7 @@ def main():
         ends = time.monotonic() + arguments.seconds
         number = arguments.case or 0
         while time.monotonic() < ends and failed < arguments.failures:
-            case = Case(seed, number, is_valkey)
+            case = Case(seed, number, is_valkey, arguments.field_times)
             cases += 1
             commands += sum(map(len, case.turns))
             text = differs(pair, case.turns, case.version, number)

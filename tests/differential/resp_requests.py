@@ -4,6 +4,8 @@
 import shlex
 import time
 
+from resp_collections import NEVER_CHANGED, Collections
+
 
 def texts(*lines):
     """Requests written as lines of words, as in a shell."""
@@ -48,6 +50,9 @@ OTHERS = texts(
     "PUBSUB nonsense")
 FLUSHES = texts("FLUSHALL", "FLUSHDB", "FLUSHALL ASYNC", "FLUSHDB sync")
 
+# How many of a hundred cases are about strings and about collections, and the share of collections in each.
+CASES = (60, 40)
+COLLECTIONS_SHARES = (0.03, 0.85)
 
 # Executes the request that follows.
 SCRIPT = [b"EVAL", b"return redis.pcall(unpack(ARGV))", b"0"]
@@ -56,9 +61,11 @@ SCRIPT = [b"EVAL", b"return redis.pcall(unpack(ARGV))", b"0"]
 class Chooser:
     """Makes the requests of a case."""
 
-    def __init__(self, chance, is_valkey):
+    def __init__(self, chance, is_valkey, with_field_times=False):
         self.chance = chance
         self.is_valkey = is_valkey
+        self.collections_share = chance.choices(COLLECTIONS_SHARES, CASES)[0]
+        self.collections = Collections(self, with_field_times)
         self.makers = self.by_key() + self.by_several_keys() + self.of_times() + self.of_parts() + self.without_keys()
 
     def pick(self, usual, unusual=(), seldom=0.06):
@@ -67,6 +74,8 @@ class Chooser:
 
     def key(self):
         """A key."""
+        if self.chance.random() < self.collections_share / 3:
+            return self.collections.any_key()
         return self.pick(USUAL_KEYS, KEYS, 0.2)
 
     def keys(self, most):
@@ -80,6 +89,10 @@ class Chooser:
     def number(self):
         """A whole number, or what is none."""
         return self.pick((b"1", b"2", b"10", b"-3", b"100"), NUMBERS, 0.3)
+
+    def decimal(self):
+        """A number with a fraction, or what is none."""
+        return self.pick(DECIMALS)
 
     def value(self):
         """A value."""
@@ -189,7 +202,7 @@ class Chooser:
             (2, lambda: [b"STRLEN", key()]),
             (4, lambda: [self.pick((b"INCR", b"DECR")), key()]),
             (4, lambda: [self.pick((b"INCRBY", b"DECRBY")), key(), self.number()]),
-            (3, lambda: [b"INCRBYFLOAT", key(), self.pick(DECIMALS)]),
+            (3, lambda: [b"INCRBYFLOAT", key(), self.decimal()]),
             (2 if self.is_valkey else 0, lambda: [b"DELIFEQ", key(), value()]),
             (2, lambda: [b"TYPE", key()]),
             (2, lambda: [b"OBJECT", b"ENCODING", key()]),
@@ -249,9 +262,11 @@ class Chooser:
     def request(self):
         """The words of a request."""
         chance = self.chance
-        words = list(chance.choices(self.makers, [weight for weight, _ in self.makers])[0][1]())
+        makers = self.collections.makers if chance.random() < self.collections_share else self.makers
+        words = list(chance.choices(makers, [weight for weight, _ in makers])[0][1]())
         # Redis and Valkey refuse these with other words, or not at all.
         is_fixed = words[:2] == [b"CONFIG", b"SET"] or words[0][:3] in (b"BIT", b"CLI") and not self.is_valkey
+        is_fixed = is_fixed or words[0] in NEVER_CHANGED
         if chance.random() < 0.03 and not is_fixed:
             words = words[:-1] if len(words) > 1 and chance.random() < 0.5 else words + [self.value()]
         if chance.random() < 0.1:

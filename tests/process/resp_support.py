@@ -18,6 +18,8 @@ def receive(connection):
         return line if kind == b"-" else rest
     if kind == b":":
         return int(rest)
+    if kind == b",":
+        return float(rest)
     if kind == b"_" or rest == b"-1":
         return None
     if kind == b"$":

@@ -532,8 +532,7 @@ impl Demoter {
             }
         };
         let expiry = item.expiry();
-        let extension =
-            Extension { early_ms: expiry.early_ms(), changed_in_parts: item.is_changed_in_parts() };
+        let extension = Extension { early_ms: expiry.early_ms(), kind: item.kind() };
         self.flash.put(
             hash,
             &FlashItem {

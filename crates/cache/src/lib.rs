@@ -100,7 +100,8 @@ pub use larder_curve::{Point as CurvePoint, SampledCurve};
 pub use larder_flash::{Commit, Flash, Found, Listed as ListedOnFlash, Stamp};
 pub use larder_index::{BucketPosition, CURSOR_BITS, LookupStage, SubBucketPosition, TagMatch};
 pub use larder_item::{
-    DATABASE_MARK, Expiry, FOLDED_KEY_BYTES, KEY_BYTES_MAX, KeyHash, Location, PrefixesFull, State, covers,
+    DATABASE_MARK, Expiry, FOLDED_KEY_BYTES, KEY_BYTES_MAX, KeyHash, Kind, Location, PrefixesFull, State,
+    covers,
 };
 #[cfg(not(any(miri, loom)))]
 pub use larder_memory::check_keep_path;

@@ -511,7 +511,7 @@ mod tests {
     use crate::column_group::CORRELATED;
     use crate::temperature::TemperatureKind;
     use larder_index::{Entry, HoldsKey};
-    use larder_item::{Expiry, Location, State};
+    use larder_item::{Expiry, Kind, Location, State};
     use larder_memory::{NewItem, NodeId, PagesWanted};
 
     const COLUMN_BYTES: u32 = 32 << 10;
@@ -531,7 +531,7 @@ mod tests {
     fn new_item(expiry: Expiry) -> NewItem<'static> {
         let value: [&[u8]; 2] = [&[0; ITEM_BYTES], &[]];
         let state = State::at(2, 0);
-        NewItem { key: b"key", value, flags: 0, expiry, cas: 1, state, changed_in_parts: false }
+        NewItem { key: b"key", value, flags: 0, expiry, cas: 1, state, kind: Kind::Text }
     }
 
     /// Fills and seals a column of which about `live_eighths` eighths are live, and tells the selector of it.

@@ -265,7 +265,7 @@ pub(crate) fn mix(mut bits: u64) -> u64 {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use larder_item::{Extension, State};
+    use larder_item::{Extension, Kind, State};
     use proptest::prelude::*;
 
     #[test]
@@ -285,14 +285,14 @@ mod tests {
                 (65_530usize..65_600).prop_map(|length| vec![9; length]),
             ],
             (flags, expires_unix_s, state) in any::<(u32, u32, u32)>(),
-            (early_ms, changed_in_parts) in (0u16..1000, any::<bool>()),
+            (early_ms, kind) in (0u16..1000, prop::sample::select(vec![Kind::Text, Kind::Parts, Kind::SortedSet])),
             (cas, cas_base) in prop_oneof![any::<(u64, u64)>(), Just((5_000_000_007, 5_000_000_000))],
             part in proptest::option::of(any::<(u64, u32)>()),
             supersedes_extent: bool,
             cut in any::<prop::sample::Index>(),
         ) {
             let part = part.map(|(value_bytes, number)| PartOfValue { value_bytes, number });
-            let state = FlashState::of(State(state), Extension { early_ms, changed_in_parts });
+            let state = FlashState::of(State(state), Extension { early_ms, kind });
             let record = Record {
                 key: &key, value: &value, flags, expires_unix_s, cas, state, tombstone: false, supersedes_extent, part,
             };

@@ -219,37 +219,75 @@ impl CasForm {
     }
 }
 
+/// What the value of an item is to clients of Redis.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(u8)]
+pub enum Kind {
+    /// A string.
+    #[default]
+    Text,
+    /// A string that was changed in parts (`OBJECT ENCODING` tells).
+    Parts,
+    /// A hash.
+    Hash,
+    /// A set.
+    Set,
+    /// A sorted set.
+    SortedSet,
+}
+
+impl Kind {
+    /// The client flags of the items of collections: where an item has none, nobody has to ask for its kind.
+    pub const COLLECTION_FLAGS: u32 = 1;
+
+    /// Whether it is a hash, a set or a sorted set.
+    #[inline]
+    pub fn is_collection(self) -> bool {
+        matches!(self, Kind::Hash | Kind::Set | Kind::SortedSet)
+    }
+
+    fn from_bits(bits: u32) -> Kind {
+        match bits {
+            1 => Kind::Parts,
+            2 => Kind::Hash,
+            3 => Kind::Set,
+            4 => Kind::SortedSet,
+            _ => Kind::Text,
+        }
+    }
+}
+
 /// What few items need beside their state: the extension of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Extension {
     /// The milliseconds before the second of its expiry at which the item expires, at most 999.
     pub early_ms: u16,
-    /// The value was changed in parts, which clients of Redis are told (`OBJECT ENCODING`).
-    pub changed_in_parts: bool,
+    /// What the value is to clients of Redis.
+    pub kind: Kind,
 }
 
 impl Extension {
     /// Bits of the milliseconds.
     const MS_BITS: u32 = 10;
     /// Where the bits of the expiry begin in the word.
-    const EXPIRY_SHIFT: u32 = 11;
+    const EXPIRY_SHIFT: u32 = 13;
 
     /// Whether the item needs the word.
     #[inline]
     pub fn is_needed(self) -> bool {
-        self.early_ms != 0 || self.changed_in_parts
+        self.early_ms != 0 || self.kind != Kind::Text
     }
 
-    /// The low 11 bits of the word.
+    /// The low 13 bits of the word.
     fn bits(self) -> u32 {
         debug_assert!(self.early_ms < 1000, "milliseconds are a part of a second");
-        u32::from(self.changed_in_parts) << Self::MS_BITS | u32::from(self.early_ms)
+        (self.kind as u32) << Self::MS_BITS | u32::from(self.early_ms)
     }
 
     fn from_bits(bits: u32) -> Extension {
         Extension {
             early_ms: (bits & ((1 << Self::MS_BITS) - 1)) as u16,
-            changed_in_parts: bits >> Self::MS_BITS & 1 != 0,
+            kind: Kind::from_bits(bits >> Self::MS_BITS & 0b111),
         }
     }
 
@@ -276,10 +314,10 @@ impl Extension {
 /// What flash keeps of an item's state and extension. Most items need no byte, few more than one.
 ///
 /// ```text
-///  23     19 18  17        8   7   6       0
-/// +---------+---+-----------+---+-----------+     X = the two upper bytes are there
-/// |    0    | R | early, ms | X |  state    |     R and early: see the extension of a record
-/// +---------+---+-----------+---+-----------+
+///  23   21 20  18 17        8   7   6       0
+/// +-------+------+-----------+---+-----------+     X = the two upper bytes are there
+/// |   0   | kind | early, ms | X |  state    |     kind and early: see the extension of a record
+/// +-------+------+-----------+---+-----------+
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FlashState(u32);
@@ -432,6 +470,11 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// A kind of values.
+    fn kinds() -> impl Strategy<Value = Kind> {
+        prop::sample::select(vec![Kind::Text, Kind::Parts, Kind::Hash, Kind::Set, Kind::SortedSet])
+    }
+
     proptest! {
         #[test]
         fn words_round_trip(word: u32, last: u16, far: u32) {
@@ -484,9 +527,9 @@ mod tests {
         fn flash_keeps_the_penalty_four_bits_and_the_extension(
             word: u32,
             early_ms in 0u16..1000,
-            changed_in_parts: bool,
+            kind in kinds(),
         ) {
-            let (state, extension) = (State(word), Extension { early_ms, changed_in_parts });
+            let (state, extension) = (State(word), Extension { early_ms, kind });
             let kept = FlashState::of(state, extension);
             prop_assert_eq!(kept.extension(), extension);
             let back = kept.state();
@@ -503,14 +546,14 @@ mod tests {
             expiry_s in 2u32..,
             other_s in 2u32..,
             early_ms in 0u16..1000,
-            changed_in_parts: bool,
+            kind in kinds(),
         ) {
-            let extension = Extension { early_ms, changed_in_parts };
+            let extension = Extension { early_ms, kind };
             let word = extension.pack(expiry_s);
             prop_assert_eq!(Extension::unpack(word, expiry_s), Some(extension));
-            let is_alike = (expiry_s ^ other_s) << 11 == 0;
+            let is_alike = (expiry_s ^ other_s) << 13 == 0;
             prop_assert_eq!(Extension::unpack(word, other_s).is_some(), is_alike);
-            prop_assert_eq!(Extension::unpack_lasting(word), Extension { early_ms: 0, changed_in_parts });
+            prop_assert_eq!(Extension::unpack_lasting(word), Extension { early_ms: 0, kind });
         }
     }
 

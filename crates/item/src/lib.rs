@@ -23,7 +23,7 @@ mod time;
 pub use checksum::checksum;
 pub use hash::{KeyHash, KeyHasher};
 pub use header::{
-    CAS_DELTA_BITS, CasForm, Extension, FlashState, HEADER_BYTES, HEADER_WORDS_BYTES, Header,
+    CAS_DELTA_BITS, CasForm, Extension, FlashState, HEADER_BYTES, HEADER_WORDS_BYTES, Header, Kind,
     LAST_ACCESS_MASK, State, VALUE_LENGTH_MAX, ValueLayout, word_count,
 };
 pub use location::{Location, UNIT_BYTES};

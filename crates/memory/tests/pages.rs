@@ -77,7 +77,7 @@ fn take_and_fill(memory: &Memory) -> larder_memory::OpenColumn {
         expiry: larder_item::Expiry::NEVER,
         cas: 0,
         state: larder_item::State(0),
-        changed_in_parts: false,
+        kind: larder_item::Kind::Text,
     };
     while open.place(&new).is_some() {}
     open
@@ -160,7 +160,7 @@ fn a_released_slab_is_written_again() {
                 expiry: larder_item::Expiry::NEVER,
                 cas: 0,
                 state: larder_item::State(0),
-                changed_in_parts: false,
+                kind: larder_item::Kind::Text,
             };
             let at = open.place(&new).unwrap();
             assert_eq!(reader.pin().item(at).value(), larder_memory::Value::Whole(&[7; 2000]));

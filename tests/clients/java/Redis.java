@@ -377,7 +377,7 @@ public final class Redis {
             return null;
         });
         check("what is refused", () -> {
-            refused(error, "no hashes", () -> sync.hset("hash", "x", "y"));
+            refused(error, "no lists", () -> sync.lpush("list", "x"));
             refused(error, "keeps no functions", () -> sync.fcall("f", ScriptOutputType.VALUE, new String[] {"k"}));
             return null;
         });

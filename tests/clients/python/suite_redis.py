@@ -201,8 +201,7 @@ def locks():
 
 
 def what_is_refused():
-    for word, command in (("no lists", "LPUSH"), ("no hashes", "HSET"), ("no sets", "SADD"),
-                          ("no sorted sets", "ZADD"), ("no streams", "XADD")):
+    for word, command in (("no lists", "LPUSH"), ("no blocking", "BZPOPMIN"), ("no streams", "XADD")):
         refused(word, command, "x", "1", "a", "b")
     refused("keeps no functions", "FCALL", "x", 0)
     refused("out of range", "SELECT", 16)

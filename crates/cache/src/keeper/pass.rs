@@ -613,15 +613,15 @@ impl Settle<'_, '_> {
 fn place_copy(open: &mut OpenColumn, item: &Item<'_>, copied: Option<Location>) -> Option<Location> {
     let (key, flags, expiry, cas, state) =
         (item.key(), item.flags(), item.expiry(), item.cas(), item.state());
-    let changed_in_parts = item.is_changed_in_parts();
+    let kind = item.kind();
     match item.value() {
         Value::Whole(value) => {
             let value = [value, &[]];
-            open.place(&NewItem { key, value, flags, expiry, cas, state, changed_in_parts })
+            open.place(&NewItem { key, value, flags, expiry, cas, state, kind })
         }
         Value::Chunked { total, first } => {
             let first = copied.unwrap_or(first);
-            open.place_chunked(&NewChunked { key, total, first, flags, expiry, cas, state, changed_in_parts })
+            open.place_chunked(&NewChunked { key, total, first, flags, expiry, cas, state, kind })
         }
     }
 }
@@ -684,7 +684,8 @@ mod tests {
             let key = number.to_le_bytes();
             let value: [&[u8]; 2] = [b"value", b""];
             let (expiry, state) = (Expiry::NEVER, State::at(2, 0));
-            let item = NewItem { key: &key, value, flags: 0, expiry, cas: 1, state, changed_in_parts: false };
+            let item =
+                NewItem { key: &key, value, flags: 0, expiry, cas: 1, state, kind: larder_item::Kind::Text };
             let at = open.place(&item).expect("it has room");
             store.index.lock(store.hasher.hash(&key)).insert(at, 0).expect("it has room");
         }

@@ -272,7 +272,7 @@ mod tests {
             expiry: Expiry::NEVER,
             cas: 1,
             state,
-            changed_in_parts: false,
+            kind: larder_item::Kind::Text,
         };
         hot.place(&item).expect("it has room");
         let (hot, before) = (hot.id(), store.memory.retired_columns());

@@ -6,7 +6,7 @@ use super::read::Hit;
 use crate::cache::Cache;
 use crate::item_store::first_chunk;
 use crate::transfers::Direction;
-use larder_item::{Expiry, KeyHash, Location, State};
+use larder_item::{Expiry, KeyHash, Kind, Location, State};
 use larder_memory::{ChunkSpace, ColumnPin, Guard, Memory, NewChunked, NewItem, Value};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -444,7 +444,7 @@ impl Worker {
                 expiry: item.expiry(),
                 cas: item.cas(),
                 state: item.state(),
-                changed_in_parts: item.is_changed_in_parts(),
+                kind: item.kind(),
             },
         )
     }
@@ -471,21 +471,20 @@ pub(super) struct RecordFields {
     pub(super) expiry: Expiry,
     pub(super) cas: u64,
     pub(super) state: State,
-    /// The value was changed in parts.
-    pub(super) changed_in_parts: bool,
+    pub(super) kind: Kind,
 }
 
 impl RecordFields {
     /// The item with a value in one piece.
     #[inline]
     pub(super) fn item<'a>(&self, key: &'a [u8], value: [&'a [u8]; 2]) -> NewItem<'a> {
-        let RecordFields { flags, expiry, cas, state, changed_in_parts } = *self;
-        NewItem { key, value, flags, expiry, cas, state, changed_in_parts }
+        let RecordFields { flags, expiry, cas, state, kind } = *self;
+        NewItem { key, value, flags, expiry, cas, state, kind }
     }
 
     /// The owner record of a chain of chunks.
     pub(super) fn chunked<'a>(&self, key: &'a [u8], total: u32, first: Location) -> NewChunked<'a> {
-        let RecordFields { flags, expiry, cas, state, changed_in_parts } = *self;
-        NewChunked { key, total, first, flags, expiry, cas, state, changed_in_parts }
+        let RecordFields { flags, expiry, cas, state, kind } = *self;
+        NewChunked { key, total, first, flags, expiry, cas, state, kind }
     }
 }

@@ -7,7 +7,7 @@ use super::read::Hit;
 use super::write::{Expected, Published};
 use crate::commands::{Arith, ArithOutcome, Delete, DeleteOutcome, Mode, Store, StoreOutcome, Touched};
 use crate::penalties::Price;
-use larder_item::{Expiry, KeyHash, Location, State};
+use larder_item::{Expiry, KeyHash, Kind, Location, State};
 use larder_memory::Value;
 
 /// Bytes that memcached counts for an item beside key and value: its header, its suffix and the terminators.
@@ -120,7 +120,7 @@ impl Worker {
     ) -> StoreOutcome {
         let (state, expiry) = self.new_state(store, stale_of);
         let cas = store.explicit_cas.unwrap_or_else(|| self.next_cas());
-        let of = RecordFields { flags: store.flags, expiry, cas, state, changed_in_parts: false };
+        let of = RecordFields { flags: store.flags, expiry, cas, state, kind: Kind::Text };
         let value = [Piece::Bytes(store.value), Piece::NOTHING];
         self.put(store.key, store.hash, value, &of, expected, price)
     }
@@ -204,7 +204,8 @@ impl Worker {
         let expected = self.expect_unchanged(at);
         let (old, of) = self.old_record(at);
         // If each part may be stored but both together are too large, memcached answers "not stored".
-        if !self.fits(store.key.len(), old.length() as u64 + store.value.len() as u64) {
+        let is_collection = of.kind.is_collection();
+        if is_collection || !self.fits(store.key.len(), old.length() as u64 + store.value.len() as u64) {
             return StoreOutcome::NotStored;
         }
         let mut parts = [old.piece(), Piece::Bytes(store.value)];
@@ -222,7 +223,7 @@ impl Worker {
         RecordFields {
             cas: store.explicit_cas.unwrap_or_else(|| self.next_cas()),
             state: self.state_after(old.state.bits()),
-            changed_in_parts: old.changed_in_parts || store.marks_parts,
+            kind: if store.marks_parts { Kind::Parts } else { old.kind },
             ..old
         }
     }
@@ -267,7 +268,7 @@ impl Worker {
             };
             let outcome = if delete.drop_value {
                 let (flags, expiry) = (delete.flags, delete.expiry.unwrap_or(Expiry::NEVER));
-                let of = RecordFields { flags, expiry, cas, state, changed_in_parts: false };
+                let of = RecordFields { flags, expiry, cas, state, kind: Kind::Text };
                 self.put(delete.key, delete.hash, [Piece::NOTHING; 2], &of, expected, None)
             } else {
                 let expiry = delete.expiry.unwrap_or(old_expiry);
@@ -319,7 +320,7 @@ impl Worker {
             // A short number in a long value is padded with blanks, so that the value stays as long as it was.
             let (number, blanks) = (&digits[..length.min(DIGITS_MAX)], length.saturating_sub(DIGITS_MAX));
             let cas = arith.explicit_cas.unwrap_or_else(|| self.next_cas());
-            let of = RecordFields { flags, expiry, cas, state, changed_in_parts: false };
+            let of = RecordFields { flags, expiry, cas, state, kind: Kind::Text };
             let blanks = vec![b' '; blanks];
             let digits = [number, &blanks].map(Piece::Bytes);
             match self.put(arith.key, arith.hash, digits, &of, expected, None) {

@@ -5,8 +5,11 @@ use super::chain::{Piece, RecordFields, Upload};
 use super::read::Hit;
 use super::write::Expected;
 use crate::commands::{StoreOutcome, Touched};
-use larder_item::{Expiry, KeyHash};
+use larder_item::{Expiry, KeyHash, Kind};
 use larder_memory::Value;
+
+/// Room for a value that is kept for the next one, at most, bytes.
+const MADE_BYTES_KEPT: usize = 1 << 20;
 
 /// What becomes of the present item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,8 +37,8 @@ pub struct Made {
     pub flags: u32,
     /// Expiry.
     pub expiry: Expiry,
-    /// The value was changed in parts.
-    pub in_parts: bool,
+    /// What the value is to clients of Redis.
+    pub kind: Kind,
 }
 
 /// What came of an edit.
@@ -140,7 +143,7 @@ impl Worker {
                     let (old, of) = self.old_record(at);
                     let total = old.length() as u64 + given[1].len() as u64;
                     let outcome = if self.fits(key.len(), total) {
-                        let of = RecordFields { changed_in_parts: true, ..self.renewed(of) };
+                        let of = RecordFields { kind: Kind::Parts, ..self.renewed(of) };
                         self.put(key, hash, [old.piece(), Piece::Bytes(given[1])], &of, expected, None)
                     } else {
                         StoreOutcome::TooLarge
@@ -151,7 +154,7 @@ impl Worker {
                         None => continue,
                     }
                 }
-                (Edit::Append, None) => (Made { flags: 0, expiry: Expiry::NEVER, in_parts: false }, given),
+                (Edit::Append, None) => (Made { flags: 0, expiry: Expiry::NEVER, kind: Kind::Text }, given),
                 (Edit::PutGiven(made), _) => (made, given),
                 (Edit::PutMade(made) | Edit::PutSame(made), _) => (made, [&buffer[..], &[]]),
             };
@@ -164,7 +167,7 @@ impl Worker {
                 expiry: made.expiry,
                 cas: self.next_cas(),
                 state: self.state_after(present),
-                changed_in_parts: made.in_parts,
+                kind: made.kind,
             };
             self.changes_nothing = matches!(edit, Edit::PutSame(_));
             let outcome = match upload {
@@ -179,7 +182,9 @@ impl Worker {
                 break edited;
             }
         };
-        self.spare.made = buffer;
+        if buffer.capacity() <= MADE_BYTES_KEPT {
+            self.spare.made = buffer;
+        }
         edited
     }
 

@@ -304,7 +304,7 @@ impl Worker {
             expiry: expiry_of(clock, found),
             cas: found.cas,
             state: State::at(clock.now_s(), bits),
-            changed_in_parts: found.state.extension().changed_in_parts,
+            kind: found.state.extension().kind,
         }
     }
 

@@ -7,7 +7,7 @@ use super::penalty::priced;
 use super::write::{Expected, Published, Seen};
 use crate::commands::{Mode, Store, StoreOutcome};
 use crate::penalties::Price;
-use larder_item::{KeyHash, Location};
+use larder_item::{KeyHash, Kind, Location};
 
 impl Worker {
     /// Stores a complete upload as `store` says. The `value` of `store` is ignored.
@@ -34,7 +34,7 @@ impl Worker {
             let (state, expiry) = self.new_state(store, stale_of);
             let cas = store.explicit_cas.unwrap_or_else(|| self.next_cas());
             let state = priced(state, price.as_ref());
-            let of = RecordFields { flags: store.flags, expiry, cas, state, changed_in_parts: false };
+            let of = RecordFields { flags: store.flags, expiry, cas, state, kind: Kind::Text };
             let chain = (upload.total_bytes(), upload.first());
             match self.put_chain(store.key, store.hash, chain, &of, expected, price.as_ref()) {
                 StoreOutcome::Exists => {}
@@ -92,7 +92,7 @@ impl Worker {
         let expected = self.expect_unchanged(at);
         let (old, of) = self.old_record(at);
         let total = old.length() as u64 + u64::from(upload.total_bytes());
-        if !self.fits(store.key.len(), total) {
+        if !self.fits(store.key.len(), total) || of.kind.is_collection() {
             return StoreOutcome::NotStored;
         }
         let of = self.extended(of, store);

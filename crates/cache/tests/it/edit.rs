@@ -16,7 +16,7 @@ struct Known {
     value: Vec<u8>,
     flags: u32,
     expiry: Expiry,
-    in_parts: bool,
+    kind: Kind,
 }
 
 #[derive(Clone, Debug)]
@@ -24,7 +24,7 @@ enum Step {
     Keep(u8),
     Remove(u8),
     Expire(u8, Expiry),
-    Given(u8, Vec<u8>, u32, Expiry, bool),
+    Given(u8, Vec<u8>, u32, Expiry, Kind),
     /// The present value, reversed and with a byte behind it.
     Made(u8, u8),
     Append(u8, Vec<u8>),
@@ -38,6 +38,11 @@ enum Step {
     Part(u8, usize, usize),
     Walk,
     Flush,
+}
+
+/// A kind of values.
+fn kinds() -> impl Strategy<Value = Kind> {
+    prop::sample::select(vec![Kind::Text, Kind::Parts, Kind::Hash, Kind::Set, Kind::SortedSet])
 }
 
 fn expiry() -> impl Strategy<Value = Expiry> {
@@ -60,8 +65,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => key.clone().prop_map(Step::Keep),
         2 => key.clone().prop_map(Step::Remove),
         3 => (key.clone(), expiry()).prop_map(|(key, expiry)| Step::Expire(key, expiry)),
-        4 => (key.clone(), value(), 0u32..3, expiry(), any::<bool>())
-            .prop_map(|(key, value, flags, expiry, in_parts)| Step::Given(key, value, flags, expiry, in_parts)),
+        4 => (key.clone(), value(), 0u32..3, expiry(), kinds())
+            .prop_map(|(key, value, flags, expiry, kind)| Step::Given(key, value, flags, expiry, kind)),
         3 => (key.clone(), any::<u8>()).prop_map(|(key, byte)| Step::Made(key, byte)),
         3 => (key.clone(), value()).prop_map(|(key, value)| Step::Append(key, value)),
         3 => (key.clone(), key.clone(), any::<bool>(), 0usize..3, prop::collection::vec(any::<u8>(), 0..4))
@@ -91,8 +96,8 @@ impl Both {
         let hit = self.worker.peek(self.hash(key), key)?;
         let mut value = Vec::new();
         self.worker.copy_value(&hit, &mut value);
-        let in_parts = hit.item.is_changed_in_parts();
-        Some(Known { value, flags: hit.item.flags(), expiry: hit.expiry(), in_parts })
+        let kind = hit.item.kind();
+        Some(Known { value, flags: hit.item.flags(), expiry: hit.expiry(), kind })
     }
 
     /// An edit that sees what the map has.
@@ -156,16 +161,14 @@ impl Both {
             Step::Expire(key, expiry) => {
                 let edited = self.edit(&name(key), [&[]; 2], |_, _| Edit::Expire(expiry));
                 assert_eq!(edited, Edited::Done { value_bytes: 0 });
-                if let Some(known) = self.map.get_mut(&name(key)) {
-                    known.expiry = expiry;
-                }
+                self.map.entry(name(key)).and_modify(|known| known.expiry = expiry);
             }
-            Step::Given(key, value, flags, expiry, in_parts) => {
+            Step::Given(key, value, flags, expiry, kind) => {
                 let (front, back) = value.split_at(value.len() / 3);
-                let edited = self
-                    .edit(&name(key), [front, back], |_, _| Edit::PutGiven(Made { flags, expiry, in_parts }));
+                let edited =
+                    self.edit(&name(key), [front, back], |_, _| Edit::PutGiven(Made { flags, expiry, kind }));
                 assert_eq!(edited, Edited::Done { value_bytes: value.len() as u32 });
-                self.map.insert(name(key), Known { value, flags, expiry, in_parts });
+                self.map.insert(name(key), Known { value, flags, expiry, kind });
             }
             Step::Made(key, byte) => {
                 let made = |known: Option<&Known>| {
@@ -177,28 +180,30 @@ impl Both {
                 let of = |known: Option<&Known>| Made {
                     flags: known.map_or(0, |known| known.flags),
                     expiry: known.map_or(Expiry::NEVER, |known| known.expiry),
-                    in_parts: known.is_some(),
+                    kind: if known.is_some() { Kind::Parts } else { Kind::Text },
                 };
                 let edited = self.edit(&name(key), [&[]; 2], |known, buffer| {
                     buffer.extend_from_slice(&made(known));
                     Edit::PutMade(of(known))
                 });
                 let known = self.map.get(&name(key));
-                let (value, Made { flags, expiry, in_parts }) = (made(known), of(known));
+                let (value, Made { flags, expiry, kind }) = (made(known), of(known));
                 assert_eq!(edited, Edited::Done { value_bytes: value.len() as u32 });
-                self.map.insert(name(key), Known { value, flags, expiry, in_parts });
+                self.map.insert(name(key), Known { value, flags, expiry, kind });
             }
             Step::Append(key, bytes) => {
                 let edited = self.edit(&name(key), [b"head", &bytes], |_, _| Edit::Append);
                 let known = match self.map.get(&name(key)) {
-                    Some(known) => {
-                        Known { value: [&known.value[..], &bytes].concat(), in_parts: true, ..known.clone() }
-                    }
+                    Some(known) => Known {
+                        value: [&known.value[..], &bytes].concat(),
+                        kind: Kind::Parts,
+                        ..known.clone()
+                    },
                     None => Known {
                         value: [b"head", &bytes[..]].concat(),
                         flags: 0,
                         expiry: Expiry::NEVER,
-                        in_parts: false,
+                        kind: Kind::Text,
                     },
                 };
                 if known.value.len() < 1_000_000 {
@@ -264,7 +269,7 @@ fn no_edit_of_two_threads_is_lost() {
                 let sum: u64 =
                     std::str::from_utf8(&value).ok().and_then(|text| text.parse().ok()).unwrap_or(0);
                 buffer.extend_from_slice((sum + 1).to_string().as_bytes());
-                Edit::PutMade(Made { flags: 0, expiry: Expiry::NEVER, in_parts: false })
+                Edit::PutMade(Made { flags: 0, expiry: Expiry::NEVER, kind: Kind::Text })
             });
             assert!(matches!(edited, Edited::Done { .. }));
             worker.quiesce();
@@ -287,7 +292,7 @@ fn an_edit_is_decided_anew_if_the_expiry_has_changed() {
     let (mut worker, mut other) = (cache.worker(), cache.worker());
     let (hash, now_s) = (cache.hash(b"key"), cache.clock().now_s());
     let [early, late] = [100, 200].map(|after_s| Expiry::at_s(now_s + after_s));
-    let kept = |hit: &Hit<'_>| Made { flags: 0, expiry: hit.expiry(), in_parts: false };
+    let kept = |hit: &Hit<'_>| Made { flags: 0, expiry: hit.expiry(), kind: Kind::Text };
     type Decide<'a> = &'a dyn Fn(&Hit<'_>) -> Edit;
     // The value is replaced and its expiry kept; and the expiry is set if it is the early one.
     let put: Decide<'_> = &|hit| Edit::PutGiven(kept(hit));

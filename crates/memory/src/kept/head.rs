@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// "LARDKEEP" in ASCII.
 pub(super) const MAGIC: u64 = u64::from_be_bytes(*b"LARDKEEP");
 /// The version of everything in the file: head, bookkeeping of columns, records, checksum.
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 /// Reads otherwise on a machine of another byte order.
 const BYTE_ORDER: u64 = 0x0102_0304_0506_0708;
 
@@ -201,7 +201,7 @@ mod tests {
         head.write(&LAYOUT);
         head.fixed[1].store(VERSION + 1, Ordering::Relaxed);
         let Err(Unusable::Ours(why)) = head.read() else { panic!("another version") };
-        assert!(why.contains("version 2"), "{why}");
+        assert!(why.contains("version 3"), "{why}");
         head.write(&LAYOUT);
         head.fixed
             .iter()

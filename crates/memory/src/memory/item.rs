@@ -12,7 +12,7 @@ use super::Inner;
 use crate::column::Column;
 use crate::prefetch::prefetch_read;
 use larder_item::{
-    Expiry, Extension, HEADER_BYTES, HEADER_WORDS_BYTES, Header, Location, State, UNIT_BYTES,
+    Expiry, Extension, HEADER_BYTES, HEADER_WORDS_BYTES, Header, Kind, Location, State, UNIT_BYTES,
     VALUE_LENGTH_MAX, ValueLayout, checksum,
 };
 use std::marker::PhantomData;
@@ -312,6 +312,16 @@ impl<'g> Item<'g> {
         }
     }
 
+    /// The value of the most frequent kind of item: it stands behind its key, and the record has no extension.
+    #[inline(always)]
+    pub fn plain_value(&self) -> Option<&'g [u8]> {
+        const UNUSUAL: u32 = (ValueLayout::Chunk as u32) << 22 | 1 << 18;
+        match self.word & UNUSUAL {
+            0 => Some(self.slice(self.key_offset() + self.key_length(), self.value_length())),
+            _ => None,
+        }
+    }
+
     fn value_elsewhere(&self) -> Value<'g> {
         match self.value_layout() {
             ValueLayout::Inline => Value::Whole(&[]),
@@ -473,11 +483,11 @@ impl<'g> Item<'g> {
         }
     }
 
-    /// Whether the value was changed in parts.
+    /// What the value is to clients of Redis.
     #[inline]
-    pub fn is_changed_in_parts(&self) -> bool {
+    pub fn kind(&self) -> Kind {
         self.extension_word()
-            .is_some_and(|word| Extension::unpack_lasting(word.load(Ordering::Relaxed)).changed_in_parts)
+            .map_or(Kind::Text, |word| Extension::unpack_lasting(word.load(Ordering::Relaxed)).kind)
     }
 
     /// Changes the expiry in place, and counts the item's bytes by the new one in its column. Returns `false` if the

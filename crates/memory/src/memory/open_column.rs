@@ -22,7 +22,7 @@ use crate::expiring::{Lifetimes, unit_log2};
 use crate::numa::NodeId;
 use crate::prefetch::prefetch_write;
 use larder_item::{
-    CasForm, Expiry, Extension, FOLDED_KEY_BYTES, Header, KeyHash, Location, State, UNIT_BYTES,
+    CasForm, Expiry, Extension, FOLDED_KEY_BYTES, Header, KeyHash, Kind, Location, State, UNIT_BYTES,
     VALUE_LENGTH_MAX, ValueLayout,
 };
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -49,8 +49,8 @@ pub struct NewItem<'a> {
     pub cas: u64,
     /// The state bits and the time of the last access.
     pub state: State,
-    /// The value was changed in parts. It takes space if it is set.
-    pub changed_in_parts: bool,
+    /// What the value is to clients of Redis. It takes space if it is no plain string.
+    pub kind: Kind,
 }
 
 /// The owner record of a chain of chunks.
@@ -71,7 +71,7 @@ pub struct NewChunked<'a> {
     /// As in [`NewItem`].
     pub state: State,
     /// As in [`NewItem`].
-    pub changed_in_parts: bool,
+    pub kind: Kind,
 }
 
 /// The record placed last and the state before it, for [`OpenColumn::undo`].
@@ -88,14 +88,13 @@ struct Fields {
     flags: u32,
     expiry: Expiry,
     cas: u64,
-    /// The value was changed in parts.
-    parts: bool,
+    kind: Kind,
 }
 
 impl Fields {
     #[inline]
     fn extension(&self) -> Extension {
-        Extension { early_ms: self.expiry.early_ms(), changed_in_parts: self.parts }
+        Extension { early_ms: self.expiry.early_ms(), kind: self.kind }
     }
 }
 
@@ -232,8 +231,7 @@ impl OpenColumn {
         with_expiry: bool,
     ) -> Option<Location> {
         let layout = if inline { ValueLayout::Inline } else { ValueLayout::Apart };
-        let fields =
-            Fields { flags: item.flags, expiry: item.expiry, cas: item.cas, parts: item.changed_in_parts };
+        let fields = Fields { flags: item.flags, expiry: item.expiry, cas: item.cas, kind: item.kind };
         let mut header = self.header(item.key, layout, value_bytes, &fields);
         header.has_expiry |= with_expiry;
         let at = self.claim(&header, if inline { 0 } else { value_bytes }, item.expiry, check_bytes)?;
@@ -259,8 +257,7 @@ impl OpenColumn {
     /// # Panics
     /// If the key is longer than a record can hold.
     pub fn place_chunked(&mut self, item: &NewChunked<'_>) -> Option<Location> {
-        let fields =
-            Fields { flags: item.flags, expiry: item.expiry, cas: item.cas, parts: item.changed_in_parts };
+        let fields = Fields { flags: item.flags, expiry: item.expiry, cas: item.cas, kind: item.kind };
         let header = self.header(item.key, ValueLayout::Chunked, 0, &fields);
         let at = self.claim(&header, 0, item.expiry, self.check_bytes)?;
         // SAFETY: `claim` gave us the bytes of the record, counted for the fields of a chunked item.
@@ -298,7 +295,7 @@ impl OpenColumn {
             has_extension: false,
             cas: CasForm::Near(0),
         };
-        let fields = Fields { flags: 0, expiry: Expiry::NEVER, cas: self.cas_base, parts: false };
+        let fields = Fields { flags: 0, expiry: Expiry::NEVER, cas: self.cas_base, kind: Kind::Text };
         let at = self.claim(&header, length.into(), Expiry::NEVER, self.check_bytes)?;
         // A chunk may be written long after this call, so it cannot be undone.
         self.last = None;

@@ -1,7 +1,7 @@
 //! The states of columns and slabs: free, open, sealed, retired, free; mapped, released, mapped again.
 #![cfg(not(loom))]
 
-use larder_item::{Expiry, KeyHash, Location, State};
+use larder_item::{Expiry, KeyHash, Kind, Location, State};
 use larder_memory::{
     Column, ColumnState, FreshPages, Memory, MemoryError, MemoryOptions, NewItem, OpenColumn, PagesWanted,
     Record, SlabId, Value,
@@ -31,7 +31,7 @@ fn plain<'a>(key: &'a [u8], value: &'a [u8]) -> NewItem<'a> {
         expiry: Expiry::NEVER,
         cas: 0,
         state: State(0),
-        changed_in_parts: false,
+        kind: Kind::Text,
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a later memory finds in the file of an earlier one, record by record.
 #![cfg(not(any(loom, miri)))]
 
-use larder_item::{Expiry, KeyHash, Location, State};
+use larder_item::{Expiry, KeyHash, Kind, Location, State};
 use larder_memory::{
     ColumnState, KeepOptions, Left, Memory, MemoryError, MemoryOptions, NewChunked, NewItem, PagesWanted,
     Record, Remains, check_keep_path,
@@ -46,7 +46,7 @@ fn item<'a>(key: &'a [u8], value: &'a [u8]) -> NewItem<'a> {
         expiry: Expiry::at_s(100),
         cas: 5,
         state: State(0),
-        changed_in_parts: false,
+        kind: Kind::Text,
     }
 }
 
@@ -96,7 +96,7 @@ fn a_record_counts_between_its_commit_and_its_end() {
         expiry: Expiry::NEVER,
         cas: 6,
         state: State(0),
-        changed_in_parts: false,
+        kind: Kind::Text,
     };
     guard.commit(open.place_chunked(&owner).expect("there is room"));
     let used = memory.column(open.id()).used_bytes();

@@ -1,7 +1,7 @@
 //! A read of an item that was read lately writes nothing: the arena is read-only while its items are read.
 #![cfg(not(any(loom, miri)))]
 
-use larder_item::{Expiry, State};
+use larder_item::{Expiry, Kind, State};
 use larder_memory::{Memory, MemoryOptions, NewItem, PagesWanted, Value};
 use rustix::mm::{MprotectFlags, mprotect};
 
@@ -23,7 +23,7 @@ fn a_read_of_an_item_that_was_read_lately_writes_nothing() {
                 expiry: Expiry::at_s(1000),
                 cas: 9,
                 state: State::at(now_s, State::FETCHED),
-                changed_in_parts: false,
+                kind: Kind::Text,
             };
             open.place(&item).unwrap()
         })

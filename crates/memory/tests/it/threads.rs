@@ -1,7 +1,7 @@
 //! Readers and writers at the same time: bytes read under a guard never change, however fast columns are reused.
 #![cfg(not(loom))]
 
-use larder_item::{Expiry, Location, State};
+use larder_item::{Expiry, Kind, Location, State};
 use larder_memory::{ColumnId, Guard, Item, Memory, MemoryOptions, NewItem, OpenColumn, PagesWanted, Value};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -56,7 +56,7 @@ fn write(memory: &Memory, index: &Index, writer: usize) {
             expiry: Expiry::at_s(1 + serial as u32),
             cas: serial,
             state: State(0),
-            changed_in_parts: false,
+            kind: Kind::Text,
         };
         let full = if cfg!(miri) { serial % 8 == 7 } else { false };
         let placed = if full { None } else { open.place(&new) };
@@ -178,7 +178,7 @@ fn an_expiry_with_milliseconds_changes_as_a_whole() {
         expiry: both[0],
         cas: 0,
         state: State(0),
-        changed_in_parts: true,
+        kind: Kind::Parts,
     };
     let at = open.place(&new).expect("room");
     let stop = AtomicBool::new(false);
@@ -193,7 +193,7 @@ fn an_expiry_with_milliseconds_changes_as_a_whole() {
                     // A writer that is interrupted between its two stores shows the whole second of the new one.
                     let whole = both.map(|expiry| Expiry::at_s(expiry.seconds()));
                     assert!(both.contains(&seen) || whole.contains(&seen), "{seen:?}");
-                    assert!(item.is_changed_in_parts());
+                    assert_eq!(item.kind(), Kind::Parts);
                 }
             });
         }

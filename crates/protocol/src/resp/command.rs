@@ -17,7 +17,7 @@ pub struct Command {
     /// least: -3 = three or more.
     pub arity: i8,
     /// What kind of command it is.
-    pub flags: u16,
+    pub flags: u32,
     /// Which arguments are keys.
     pub keys: Keys,
     /// The argument that may arrive in parts, as an index; 0 = none.
@@ -37,7 +37,7 @@ pub struct Command {
     /// What it does, in one sentence.
     pub summary: &'static str,
     /// The arguments behind the name: words in capitals stand for themselves, `[]` is optional, `|` is one of several,
-    /// `...` may be repeated.
+    /// `...` may be repeated. A name says what kind of argument it is, unless the kind follows it: `min:double`.
     pub syntax: &'static str,
     /// The commands below this one.
     pub subcommands: &'static [Command],
@@ -46,40 +46,42 @@ pub struct Command {
 /// The flags of [`Command::flags`], in the order in which `COMMAND` shows them.
 pub mod flags {
     /// It may change items.
-    pub const WRITE: u16 = 1;
+    pub const WRITE: u32 = 1;
     /// It changes nothing.
-    pub const READONLY: u16 = 1 << 1;
+    pub const READONLY: u32 = 1 << 1;
     /// It may need memory.
-    pub const DENYOOM: u16 = 1 << 2;
+    pub const DENYOOM: u32 = 1 << 2;
     /// It is for administrators.
-    pub const ADMIN: u16 = 1 << 3;
+    pub const ADMIN: u32 = 1 << 3;
     /// Scripts may not call it.
-    pub const NOSCRIPT: u16 = 1 << 4;
+    pub const NOSCRIPT: u32 = 1 << 4;
     /// It waits for something.
-    pub const BLOCKING: u16 = 1 << 5;
+    pub const BLOCKING: u32 = 1 << 5;
     /// It is answered while data is loaded.
-    pub const LOADING: u16 = 1 << 6;
+    pub const LOADING: u32 = 1 << 6;
     /// It is answered by a replica that lags behind.
-    pub const STALE: u16 = 1 << 7;
+    pub const STALE: u32 = 1 << 7;
     /// It is not in the slow log.
-    pub const SKIP_SLOWLOG: u16 = 1 << 8;
+    pub const SKIP_SLOWLOG: u32 = 1 << 8;
     /// It takes constant or logarithmic time.
-    pub const FAST: u16 = 1 << 9;
+    pub const FAST: u32 = 1 << 9;
     /// A client may send it before it has logged in.
-    pub const NO_AUTH: u16 = 1 << 10;
+    pub const NO_AUTH: u32 = 1 << 10;
     /// It may not be part of a transaction.
-    pub const NO_MULTI: u16 = 1 << 11;
+    pub const NO_MULTI: u32 = 1 << 11;
     /// It is answered while a script runs.
-    pub const ALLOW_BUSY: u16 = 1 << 12;
+    pub const ALLOW_BUSY: u32 = 1 << 12;
     /// Its first argument is no key though it has keys.
-    pub const NO_MANDATORY_KEYS: u16 = 1 << 13;
+    pub const NO_MANDATORY_KEYS: u32 = 1 << 13;
     /// Where its keys are, only the request says.
-    pub const MOVABLEKEYS: u16 = 1 << 14;
+    pub const MOVABLEKEYS: u32 = 1 << 14;
     /// It changes the connection, or depends on it: what follows it in a pipeline is read after it is executed.
-    pub const SESSION: u16 = 1 << 15;
+    pub const SESSION: u32 = 1 << 15;
+    /// It is about hashes, sets or sorted sets.
+    pub const COLLECTION: u32 = 1 << 16;
 
     /// The flags that clients see, with their names. That of channels follows from the category.
-    pub const NAMES: [(u16, &str); 16] = [
+    pub const NAMES: [(u32, &str); 16] = [
         (WRITE, "write"),
         (READONLY, "readonly"),
         (DENYOOM, "denyoom"),
@@ -101,7 +103,7 @@ pub mod flags {
 
 /// Which arguments are keys: every `step`-th from `first` to `last`, counted from the name as 0. A negative `last` is
 /// counted from the end: -1 is the last argument. No keys: all are 0. Where the request itself says how many keys it
-/// has ([`Keys::COUNTED`]), all are 0 but `number`.
+/// has ([`Keys::COUNTED`]), all are 0 but `number`, unless there is a key before that ([`Keys::STORED_NUMBERED`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keys {
     /// The first key.
@@ -130,34 +132,49 @@ impl Keys {
 
     /// The second argument says how many keys follow it.
     pub const COUNTED: Keys = Keys { first: 0, last: 0, step: 0, number: 2 };
+    /// The first argument says how many keys follow it.
+    pub const NUMBERED: Keys = Keys { first: 0, last: 0, step: 0, number: 1 };
+    /// The first argument is a key, and the second says how many more follow it.
+    pub const STORED_NUMBERED: Keys = Keys { first: 1, last: 1, step: 1, number: 2 };
 
     /// How many keys a request says that it has; 0 if it does not say, or not in numbers.
-    fn counted(self, args: Args<'_>) -> usize {
-        let mut args = args;
-        let number = args.nth(self.number.max(0) as usize).and_then(decimal).filter(|_| self.number > 0);
+    fn counted(self, mut args: Args<'_>) -> usize {
+        if self.number <= 0 {
+            return 0;
+        }
+        let number = args.nth(self.number as usize).and_then(decimal);
         number.and_then(|number| usize::try_from(number).ok()).unwrap_or(0).min(args.len())
     }
 
-    /// The keys among the arguments of a request.
+    /// The keys among the arguments of a request: first those that always stand in the same place, then those whose
+    /// number the request says.
     pub fn of<'a>(self, args: Args<'a>) -> impl Iterator<Item = &'a [u8]> + Clone {
-        let counted = self.counted(args);
-        if counted > 0 {
-            return args.skip(self.number as usize + 1).take(counted).step_by(1);
-        }
+        let counted = args.skip(self.number.max(0) as usize + 1).take(self.counted(args));
         let last = if self.last < 0 { args.len() as isize + self.last as isize } else { self.last as isize };
         let (first, step) = (self.first.max(0) as usize, self.step.max(1) as usize);
         let count =
             if self.step == 0 { 0 } else { usize::try_from(last + 1).unwrap_or(0).saturating_sub(first) };
-        args.skip(first).take(count).step_by(step)
+        args.skip(first).take(count).step_by(step).chain(counted)
     }
 
-    /// Whether the argument at this place, the name of the command being at place 0, is a key of a request with `count`
-    /// arguments.
-    pub fn has(self, place: usize, count: usize) -> bool {
-        let (place, count) = (place as isize, count as isize);
+    /// Whether no argument is a key.
+    #[inline]
+    pub fn are_none(self) -> bool {
+        self.step == 0 && self.number == 0
+    }
+
+    /// Says of the argument at a place, the name of the command being at place 0, whether it is a key of a request with
+    /// `count` arguments. `args` = those that are here. The keys of a script are none here.
+    pub fn places(self, args: Args<'_>, count: usize) -> impl Fn(usize) -> bool {
         let (first, step) = (isize::from(self.first), isize::from(self.step));
-        let last = if self.last < 0 { count + isize::from(self.last) } else { isize::from(self.last) };
-        step > 0 && (first..=last).contains(&place) && (place - first) % step == 0
+        let last =
+            if self.last < 0 { count as isize + isize::from(self.last) } else { isize::from(self.last) };
+        let behind = if self == Keys::COUNTED { 0 } else { self.number.max(0) as usize };
+        let counted = behind + 1..behind + 1 + if behind > 0 { self.counted(args) } else { 0 };
+        move |place| {
+            let fixed = step > 0 && (first..=last).contains(&(place as isize));
+            fixed && (place as isize - first) % step == 0 || counted.contains(&place)
+        }
     }
 }
 
@@ -183,7 +200,7 @@ impl Command {
 
     /// Whether the command has this flag.
     #[inline]
-    pub fn has(&self, flag: u16) -> bool {
+    pub fn has(&self, flag: u32) -> bool {
         self.flags & flag != 0
     }
 
@@ -202,7 +219,7 @@ impl Command {
     /// The flags as `COMMAND` shows them.
     pub fn flag_names(&self) -> impl Iterator<Item = &'static str> {
         let (own, category) = (self.flags, self.category);
-        let has = move |(flag, name): &(u16, &str)| own & flag != 0 || *flag == 0 && *name == category;
+        let has = move |(flag, name): &(u32, &str)| own & flag != 0 || *flag == 0 && *name == category;
         flags::NAMES.into_iter().filter(has).map(|(_, name)| name)
     }
 
@@ -235,7 +252,7 @@ impl Command {
 
 /// Every command and subcommand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
+#[repr(u16)]
 #[expect(missing_docs, reason = "each is named like its command, and its row says what it does")]
 pub enum Id {
     Acl,
@@ -322,16 +339,44 @@ pub enum Id {
     Getex,
     Getrange,
     Getset,
+    Hdel,
     Hello,
+    Hexists,
+    Hexpire,
+    Hexpireat,
+    Hexpiretime,
+    Hget,
+    Hgetall,
+    Hgetdel,
+    Hgetex,
+    Hincrby,
+    Hincrbyfloat,
+    Hkeys,
+    Hlen,
+    Hmget,
+    Hmset,
+    Hpersist,
+    Hpexpire,
+    Hpexpireat,
+    Hpexpiretime,
+    Hpttl,
+    Hrandfield,
+    Hscan,
+    Hset,
+    Hsetex,
+    Hsetnx,
+    Hstrlen,
+    Httl,
+    Hvals,
     Incr,
     Incrby,
     Incrbyfloat,
     Info,
     Keys,
-    Lastsave,
     Larder,
     LarderHelp,
     LarderItem,
+    Lastsave,
     Latency,
     LatencyDoctor,
     LatencyGraph,
@@ -384,7 +429,9 @@ pub enum Id {
     Renamenx,
     Reset,
     Role,
+    Sadd,
     Scan,
+    Scard,
     Script,
     ScriptDebug,
     ScriptExists,
@@ -393,6 +440,8 @@ pub enum Id {
     ScriptKill,
     ScriptLoad,
     ScriptShow,
+    Sdiff,
+    Sdiffstore,
     Select,
     Set,
     Setbit,
@@ -400,16 +449,29 @@ pub enum Id {
     Setnx,
     Setrange,
     Shutdown,
+    Sinter,
+    Sintercard,
+    Sinterstore,
+    Sismember,
     Slowlog,
     SlowlogGet,
     SlowlogHelp,
     SlowlogLen,
     SlowlogReset,
+    Smembers,
+    Smismember,
+    Smove,
+    Spop,
     Spublish,
+    Srandmember,
+    Srem,
+    Sscan,
     Ssubscribe,
     Strlen,
     Subscribe,
     Substr,
+    Sunion,
+    Sunionstore,
     Sunsubscribe,
     Swapdb,
     Time,
@@ -421,9 +483,41 @@ pub enum Id {
     Unwatch,
     Wait,
     Watch,
+    Zadd,
+    Zcard,
+    Zcount,
+    Zdiff,
+    Zdiffstore,
+    Zincrby,
+    Zinter,
+    Zintercard,
+    Zinterstore,
+    Zlexcount,
+    Zmpop,
+    Zmscore,
+    Zpopmax,
+    Zpopmin,
+    Zrandmember,
+    Zrange,
+    Zrangebylex,
+    Zrangebyscore,
+    Zrangestore,
+    Zrank,
+    Zrem,
+    Zremrangebylex,
+    Zremrangebyrank,
+    Zremrangebyscore,
+    Zrevrange,
+    Zrevrangebylex,
+    Zrevrangebyscore,
+    Zrevrank,
+    Zscan,
+    Zscore,
+    Zunion,
+    Zunionstore,
 }
 
 impl Id {
     /// How many commands and subcommands there are.
-    pub const COUNT: usize = Id::Watch as usize + 1;
+    pub const COUNT: usize = Id::Zunionstore as usize + 1;
 }

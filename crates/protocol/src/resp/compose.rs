@@ -108,9 +108,34 @@ pub fn set_head(out: &mut Vec<u8>, version: Version, count: usize) {
     }
 }
 
-/// Appends a finite floating-point number.
+/// The shortest text that is read as the same number, in the form of Redis (`d2string`): with an exponent where the
+/// number is very large or very small.
+fn number_text(number: f64) -> String {
+    /// Whole numbers up to this one are written out.
+    const WHOLE_MAX: f64 = (i64::MAX / 2) as f64;
+    if number.is_infinite() {
+        return if number > 0.0 { "inf" } else { "-inf" }.to_owned();
+    }
+    if number == number.trunc() && number.abs() <= WHOLE_MAX {
+        return format!("{}", number as i64);
+    }
+    let scientific = format!("{number:e}");
+    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or_default();
+    let digits = mantissa.bytes().filter(u8::is_ascii_digit).count() as i32;
+    // The number is its digits times ten to this power.
+    let power = exponent - (digits - 1);
+    let is_plain = power >= 0 && exponent < digits + 7 || power < 0 && (power > -7 || exponent.abs() < 4);
+    match is_plain {
+        true => format!("{number}"),
+        false if exponent < 0 => scientific,
+        false => format!("{mantissa}e+{exponent}"),
+    }
+}
+
+/// Appends a floating-point number.
 pub fn double(out: &mut Vec<u8>, version: Version, number: f64) {
-    let text = format!("{number}");
+    let text = number_text(number);
     match version {
         Version::Resp2 => bulk(out, text.as_bytes()),
         Version::Resp3 => {
@@ -142,6 +167,30 @@ mod tests {
         let mut out = Vec::new();
         compose(&mut out);
         String::from_utf8(out).expect("ASCII")
+    }
+
+    #[test]
+    fn numbers_are_written_as_redis_writes_them() {
+        for (number, expected) in [
+            (0.0, "0"),
+            (-0.0, "0"),
+            (3.0, "3"),
+            (-2.5, "-2.5"),
+            (0.1, "0.1"),
+            (1e15, "1000000000000000"),
+            (1e17, "100000000000000000"),
+            (1e19, "1e+19"),
+            (12345678901234567890.0, "12345678901234567000"),
+            (0.00012345, "1.2345e-4"),
+            (1e21, "1e+21"),
+            (1e-5, "0.00001"),
+            (1e-7, "1e-7"),
+            (1.5e300, "1.5e+300"),
+            (f64::INFINITY, "inf"),
+            (f64::NEG_INFINITY, "-inf"),
+        ] {
+            assert_eq!(number_text(number), expected);
+        }
     }
 
     #[test]

@@ -23,13 +23,14 @@ pub const COUNT: usize = {
 /// Longest name of a command, in bytes.
 const NAME_BYTES_MAX: usize = 16;
 /// Slots of the hash table of names. Few names share a slot.
-const SLOTS: usize = 256;
+const SLOTS: usize = 512;
 /// A slot without a command.
 const EMPTY: u8 = u8::MAX;
 
 /// The first letter in lower case of each command, and so on: the hash table of names, with open addressing. An entry
 /// is the number of the command in [`ROWS`].
 static TABLE: [u8; SLOTS] = {
+    assert!(COUNT < EMPTY as usize && COUNT < SLOTS);
     let mut table = [EMPTY; SLOTS];
     let mut row = 0;
     while row < COUNT {
@@ -72,7 +73,7 @@ const fn pack(name: &[u8]) -> u128 {
 
 const fn slot_of(word: u128) -> usize {
     let folded = (word as u64) ^ ((word >> 64) as u64).rotate_left(23);
-    (folded.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize % SLOTS
+    (folded.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 55) as usize % SLOTS
 }
 
 /// The command with this name, in any case.
@@ -121,7 +122,7 @@ impl Command {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::resp::Id;
+    use crate::resp::{Id, Keys};
     use std::collections::HashSet;
 
     #[test]
@@ -155,20 +156,76 @@ mod tests {
         assert_eq!(ids.len(), Id::COUNT);
     }
 
+    /// The keys of a request.
+    fn keys(line: &str) -> String {
+        let mut buffer = Vec::new();
+        let args = super::super::inline_args(line.as_bytes(), &mut buffer).expect("no quotes");
+        let command = lookup(args.clone().next().expect("a name")).expect("a command");
+        let shown = |key: &[u8]| String::from_utf8(key.to_vec()).expect("ASCII");
+        command.keys.of(args).map(shown).collect::<Vec<_>>().join(" ")
+    }
+
     #[test]
     fn keys_are_where_the_table_says() {
-        let mut buffer = Vec::new();
-        let mut keys = |line: &str| {
-            let args = super::super::inline_args(line.as_bytes(), &mut buffer).expect("no quotes");
-            let command = lookup(args.clone().next().expect("a name")).expect("a command");
-            let shown = |key: &[u8]| String::from_utf8(key.to_vec()).expect("ASCII");
-            command.keys.of(args).map(shown).collect::<Vec<_>>().join(" ")
-        };
-        assert_eq!(keys("get a"), "a");
-        assert_eq!(keys("mget a b c"), "a b c");
-        assert_eq!(keys("mset a 1 b 2"), "a b");
-        assert_eq!(keys("rename a b"), "a b");
-        assert_eq!(keys("copy a b replace"), "a b");
-        assert_eq!(keys("ping a"), "");
+        for (line, expected) in [
+            ("get a", "a"),
+            ("mget a b c", "a b c"),
+            ("mset a 1 b 2", "a b"),
+            ("rename a b", "a b"),
+            ("copy a b replace", "a b"),
+            ("ping a", ""),
+            ("sinterstore a b c", "a b c"),
+            ("smove a b member", "a b"),
+            ("zrangestore a b 0 -1", "a b"),
+        ] {
+            assert_eq!(keys(line), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn keys_that_are_counted_are_those_that_are_there() {
+        for (line, expected) in [
+            ("eval script 2 a b c", "a b"),
+            ("eval script 0 a", ""),
+            ("sintercard 2 a b limit 5", "a b"),
+            ("zmpop 1 a min", "a"),
+            ("zunionstore a 2 b c weights 1 2", "a b c"),
+            ("zunionstore a 1 a", "a a"),
+            ("zunionstore a 1", "a"),
+            ("zunionstore a", "a"),
+            ("zunionstore", ""),
+            ("sintercard 1", ""),
+            ("sintercard", ""),
+        ] {
+            assert_eq!(keys(line), expected, "{line}");
+        }
+        for (number, expected) in [
+            ("0", ""),
+            ("-1", ""),
+            ("-9223372036854775808", ""),
+            ("two", ""),
+            ("02", ""),
+            ("3", "b c"),
+            ("9223372036854775807", "b c"),
+            ("18446744073709551616", ""),
+        ] {
+            assert_eq!(keys(&format!("sintercard {number} b c")), expected, "{number}");
+            assert_eq!(
+                keys(&format!("zunionstore a {number} b c")),
+                format!("a {expected}").trim_end(),
+                "{number}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_place_is_a_key() {
+        let args = Args::new(b"$1\r\nx\r\n$1\r\n1\r\n$1\r\n1\r\n$1\r\nx\r\n$1\r\nx\r\n", 5);
+        let has = |keys: Keys| (0..5).filter(|place| keys.places(args, 5)(*place)).collect::<Vec<_>>();
+        assert_eq!(has(Keys::ALL), [1, 2, 3, 4]);
+        assert_eq!(has(Keys::TWO), [1, 2]);
+        assert_eq!(has(Keys::STORED_NUMBERED), [1, 3]);
+        assert_eq!(has(Keys::NUMBERED), [2]);
+        assert!(has(Keys::COUNTED).is_empty(), "those of scripts are rewritten one by one");
     }
 }

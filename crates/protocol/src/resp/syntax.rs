@@ -57,14 +57,21 @@ impl Kind {
     /// The kind of an argument that is called so.
     fn of(name: &str) -> Kind {
         match name {
-            "key" | "newkey" | "source" | "destination" => Kind::Key,
+            "key" | "newkey" | "source" | "destination" | "src" | "dst" => Kind::Key,
             "pattern" => Kind::Pattern,
+            "score" => Kind::Double,
             _ if name.starts_with("unix-time") => Kind::UnixTime,
             "seconds" | "milliseconds" | "cursor" | "count" | "start" | "end" | "offset" | "decrement"
             | "bit" | "db" | "index" | "index1" | "index2" | "destination-db" | "numreplicas" | "timeout"
-            | "protover" | "client-id" | "slot" | "version" | "maxage" | "increment" => Kind::Integer,
+            | "protover" | "client-id" | "slot" | "version" | "maxage" | "increment" | "limit"
+            | "numfields" | "numkeys" | "stop" | "weight" => Kind::Integer,
             _ => Kind::Text,
         }
+    }
+
+    /// The kind that the syntax calls so, behind the name of an argument.
+    fn called(kind: &str) -> Kind {
+        [Kind::Integer, Kind::Double].into_iter().find(|known| known.name() == kind).unwrap_or(Kind::Text)
     }
 }
 
@@ -157,7 +164,10 @@ impl Reader {
     fn plain(&mut self) -> Argument {
         let word = self.word();
         if !word.chars().any(|letter| letter.is_ascii_uppercase()) {
-            return Argument { kind: Kind::of(word), ..group(word, Kind::Text) };
+            return match word.split_once(':') {
+                Some((name, kind)) => group(name, Kind::called(kind)),
+                None => group(word, Kind::of(word)),
+            };
         }
         self.skip_spaces();
         let is_alone = self.rest.is_empty()
@@ -176,12 +186,11 @@ fn group(name: &'static str, kind: Kind) -> Argument {
 
 /// The names of words that stand for themselves.
 fn lower(token: &'static str) -> &'static str {
-    const NAMES: [&str; 34] = [
-        "abort", "all", "async", "bit", "byte", "error", "force", "get", "gt", "keepttl", "lib-name",
-        "lib-ver", "lt", "master", "no", "normal", "nosave", "now", "nx", "off", "on", "persist", "pubsub",
-        "replace", "replica", "save", "skip", "sync", "timeout", "write", "xx", "yes", "match", "type",
-    ];
-    NAMES.into_iter().find(|name| name.eq_ignore_ascii_case(token)).unwrap_or(token)
+    const NAMES: &str = "abort all async bit bylex byscore byte ch error fnx force fxx get gt incr \
+                         keepttl lib-name lib-ver lt master match max min no normal nosave noscores \
+                         novalues now nx off on persist pubsub replace replica rev save skip sum sync \
+                         timeout type withscore withscores withvalues write xx yes";
+    NAMES.split(' ').find(|name| name.eq_ignore_ascii_case(token)).unwrap_or(token)
 }
 
 #[cfg(test)]
@@ -221,6 +230,12 @@ mod tests {
                 "block(protover:integer AUTH=block(username:string password:string)?)?",
             ),
             ("command [arg...]", "command:string arg:string*?"),
+            ("key min:double max", "key:key min:double max:string"),
+            (
+                "numkeys key... [WEIGHTS weight...] [AGGREGATE <SUM|MIN>]",
+                "numkeys:integer key:key* WEIGHTS=weight:integer*? \
+                 AGGREGATE=oneof(SUM=sum:pure-token MIN=min:pure-token)?",
+            ),
         ] {
             let found = shown(&arguments(syntax)).replace("?*", "*?");
             assert_eq!(found, expected.replace("?*", "*?"), "{syntax}");

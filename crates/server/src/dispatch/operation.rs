@@ -4,7 +4,8 @@
 //! such things stand in the protocol's reply form.
 
 use super::decimal::Decimal;
-use larder_cache::{Arith, Delete, Expiry, KeyHash, Mode, Objective, Store, WorthMode};
+use larder_cache::{Arith, Delete, Expiry, KeyHash, Kind, Mode, Objective, Store, WorthMode};
+use larder_collection::Collection;
 use larder_protocol::WatchKinds;
 
 /// The slab class that all items are shown in, because tools ask for one.
@@ -242,6 +243,9 @@ pub(super) struct Look<'a> {
 pub(super) enum Part {
     /// The value.
     Value,
+    /// The collection, if it is of one of these kinds. Times of fields are compared with this one, in milliseconds
+    /// since 1970.
+    Collection(&'static [Kind], u64),
     /// The bytes from the first number to the second, both included. Negative numbers count from the end.
     Range(i64, i64),
     /// The length of the value, in bytes.
@@ -256,8 +260,17 @@ pub(super) enum Part {
     Digest,
     /// Everything but the value. This is not a use of the item.
     Description,
+    /// How Redis would encode a collection, or the description of a string.
+    Encoding,
     /// Whether the item is there. This is not a use of the item.
     Presence,
+}
+
+impl Part {
+    /// Whether only strings have it. Who asks for the length of a collection hears that it is none.
+    pub(super) fn is_of_strings(self) -> bool {
+        !matches!(self, Part::Collection(..) | Part::Description | Part::Encoding | Part::Presence)
+    }
 }
 
 /// A part of a value in bytes or in bits. Negative numbers count from the end.
@@ -283,8 +296,8 @@ pub(super) enum Change<'a> {
     SetBit { offset: u64, on: bool },
     /// Adds to a whole number. An absent item counts as 0.
     Add(i64),
-    /// Adds to a decimal number. An absent item counts as 0.
-    AddDecimal(&'a Decimal),
+    /// Adds to a decimal number. An absent item counts as 0. `None` = what is to be added is no number.
+    AddDecimal(Option<&'a Decimal>),
     /// Sets the expiry. A time that is past ends the item.
     Expire { expiry: Expiry, condition: ExpireIf },
     /// Takes the expiry away.
@@ -295,6 +308,35 @@ pub(super) enum Change<'a> {
     ShowAndRemove,
     /// Deletes the item.
     Remove(Condition<'a>),
+    /// Makes another collection of the one that is there.
+    Rewrite(&'a Rewrite<'a>),
+}
+
+/// What an edit of a collection makes of it.
+pub(super) type Rewriting<'a> = dyn Fn(Option<Collection<'_>>, &mut Vec<u8>) -> Rewritten + 'a;
+
+/// A change of a collection.
+pub(super) struct Rewrite<'a> {
+    /// Of which kind it is, and will be.
+    pub(super) kind: Kind,
+    /// Whatever is there makes room for it.
+    pub(super) replaces: bool,
+    /// Times of fields are compared with this one, in milliseconds since 1970.
+    pub(super) unix_ms: u64,
+    /// Appends the next value to the buffer. It is asked again if another client changes the item meanwhile.
+    pub(super) make: &'a Rewriting<'a>,
+}
+
+/// What becomes of a collection.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rewritten {
+    /// It stays as it is.
+    Same,
+    /// It has the value that was made. All fields have a time, and the last one ends then, in milliseconds since 1970;
+    /// 0 = some field has none.
+    Next { until_ms: u64 },
+    /// Nothing is left of it.
+    Gone,
 }
 
 /// When a change goes through.
@@ -368,6 +410,17 @@ pub(super) enum Need {
     Know,
 }
 
+/// Where the item of an operation is that is about to be executed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Whereabouts {
+    /// In memory, or nowhere.
+    Memory,
+    /// On flash, and need not be in memory.
+    Flash,
+    /// On flash perhaps. It should be in memory, and could not be brought there.
+    OutOfReach,
+}
+
 impl<'a> Operation<'a> {
     /// The key of an operation that depends on the present item, its hash, and what the operation needs of the item. A
     /// plain set depends on nothing, nor does a delete without a reply.
@@ -398,6 +451,20 @@ impl<'a> Operation<'a> {
                 Some((delete.key, delete.hash, need))
             }
             _ => None,
+        }
+    }
+
+    /// Whether the outcome of the operation follows from the value of the present item.
+    pub(super) fn depends_on_value(&self) -> bool {
+        match self {
+            Operation::Look(Look { part: Part::Collection(..), .. }) => true,
+            Operation::Edit(_, change) => match change {
+                Change::Rewrite(rewrite) => !rewrite.replaces,
+                Change::Append(_) | Change::Overwrite { .. } | Change::SetBit { .. } => true,
+                Change::Add(_) | Change::AddDecimal(_) => true,
+                _ => false,
+            },
+            _ => false,
         }
     }
 

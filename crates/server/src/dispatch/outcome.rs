@@ -4,7 +4,10 @@
 
 use super::operation::ListingForm;
 use super::prefixes::PrefixCount;
-use larder_cache::{ArithOutcome, Copied, DeleteOutcome, Expiry, Listed, StoreOutcome, Subclass, Touched};
+use larder_cache::{
+    ArithOutcome, Copied, DeleteOutcome, Expiry, Kind, Listed, StoreOutcome, Subclass, Touched,
+};
+use larder_collection::Collection;
 use std::borrow::Cow;
 
 /// The bytes that a composer wants behind a value that is streamed. Empty where nothing is streamed.
@@ -14,6 +17,8 @@ pub(super) type Tail = &'static [u8];
 pub(super) enum GetOutcome<'w> {
     Hit(FoundItem<'w>),
     Miss,
+    /// The item is a collection, and has no value that could be shown.
+    WrongKind,
     /// The item is there, but there is no memory to stream its large value.
     NoMemory,
 }
@@ -21,6 +26,9 @@ pub(super) enum GetOutcome<'w> {
 /// Words the outcome of a [`super::operation::Get`]. It is a trait and not a closure so that the composer is inlined
 /// into the read of an item in memory, which is the most frequent operation of all.
 pub(super) trait ComposeGet {
+    /// The reply shows the client's flags.
+    const SHOWS_FLAGS: bool;
+
     /// Words the outcome. What is returned follows a value that is streamed.
     fn compose(self, outcome: GetOutcome<'_>) -> Tail;
 }
@@ -88,9 +96,15 @@ pub(super) enum Looked<'w> {
     /// There is no such item.
     Absent,
     Value(ItemValue<'w>),
+    Collection(Collection<'w>),
     Number(i64),
     Description(LookedItem<'w>),
-    Present,
+    /// How Redis would encode the collection.
+    Encoding(&'static str),
+    /// The item is there.
+    Present(Kind),
+    /// It is a collection, and has no such value.
+    WrongKind,
     /// The item is there, but there is no memory to show its large value.
     NoMemory,
 }
@@ -109,8 +123,7 @@ pub(super) struct LookedItem<'w> {
     pub(super) binary_key: bool,
     /// The value, unless it is long.
     pub(super) short_value: Option<&'w [u8]>,
-    /// The value was changed in parts.
-    pub(super) in_parts: bool,
+    pub(super) kind: Kind,
     /// Seconds since the last access.
     pub(super) idle_s: u32,
     /// How often the item was used lately, 0 to 3; `None` = that is not known.
@@ -133,6 +146,8 @@ pub(super) enum EditOutcome<'w> {
     Decimal(&'w [u8]),
     /// The bit before the change.
     Bit(bool),
+    /// The item is a collection.
+    WrongKind,
     /// The value is not a whole number of 64 bits.
     NotInteger,
     /// The number would not fit into 64 bits.

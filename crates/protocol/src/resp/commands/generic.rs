@@ -93,7 +93,7 @@ pub(super) const COMMANDS: &[Command] = &[
     },
     Command {
         id: Id::Type, name: "type", key_access: &["RO"],
-        summary: "Returns the type of a key: string, or none if it does not exist.", ..ASK
+        summary: "Returns the type of a key: string, hash, set or zset, or none if it does not exist.", ..ASK
     },
     Command {
         id: Id::Keys, name: "keys", arity: 2, flags: READONLY, syntax: "pattern",

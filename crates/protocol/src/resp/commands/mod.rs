@@ -3,14 +3,25 @@
 mod channels;
 mod connection;
 mod generic;
+mod hash;
 mod server;
+mod set;
+mod sorted_set;
 mod string;
 
 use super::command::Command;
 
 /// The groups of the table.
-pub(super) const GROUPS: [&[Command]; 5] =
-    [string::COMMANDS, generic::COMMANDS, connection::COMMANDS, channels::COMMANDS, server::COMMANDS];
+pub(super) const GROUPS: [&[Command]; 8] = [
+    string::COMMANDS,
+    hash::COMMANDS,
+    set::COMMANDS,
+    sorted_set::COMMANDS,
+    generic::COMMANDS,
+    connection::COMMANDS,
+    channels::COMMANDS,
+    server::COMMANDS,
+];
 
 /// Why a command of Redis is not here: what a client is told behind `unknown command 'x': `. `None` for a name that
 /// Redis does not have either.
@@ -20,13 +31,10 @@ pub fn absence(name: &[u8]) -> Option<&'static str> {
     ABSENT.iter().find(|(names, _)| names.split(' ').any(|absent| absent == name)).map(|(_, why)| *why)
 }
 
-const LISTS: &str = "Larder stores strings only, and has no lists";
-const HASHES: &str = "Larder stores strings only, and has no hashes";
-const SETS: &str = "Larder stores strings only, and has no sets";
-const SORTED_SETS: &str = "Larder stores strings only, and has no sorted sets";
-const STREAMS: &str = "Larder stores strings only, and has no streams";
-const GEO: &str = "Larder stores strings only, and has no geographic indexes";
-const LOGS: &str = "Larder stores strings only, and has no HyperLogLogs";
+const LISTS: &str = "Larder has no lists";
+const STREAMS: &str = "Larder has no streams";
+const GEO: &str = "Larder has no geographic indexes";
+const LOGS: &str = "Larder has no HyperLogLogs";
 const FUNCTIONS: &str = "Larder runs scripts (EVAL) and keeps no functions";
 const COPIES: &str = "Larder has no replicas";
 const FILES: &str = "Larder keeps no snapshot and no log of commands";
@@ -35,27 +43,11 @@ const FILES: &str = "Larder keeps no snapshot and no log of commands";
 const ABSENT: &[(&str, &str)] = &[
     (
         "lpush rpush lpushx rpushx lpop rpop llen lindex linsert lrange lrem lset ltrim lmove lmpop lpos rpoplpush \
-         blpop brpop brpoplpush blmove blmpop sort sort_ro",
+         blpop brpop brpoplpush blmove blmpop",
         LISTS,
     ),
-    (
-        "hset hget hmset hmget hgetall hdel hexists hincrby hincrbyfloat hkeys hvals hlen hscan hsetnx hstrlen \
-         hrandfield hexpire hpexpire hexpireat hpexpireat hpersist httl hpttl hexpiretime hpexpiretime hgetdel hgetex \
-         hsetex",
-        HASHES,
-    ),
-    (
-        "sadd srem smembers sismember smismember scard spop srandmember smove sscan sinter sinterstore sintercard \
-         sunion sunionstore sdiff sdiffstore",
-        SETS,
-    ),
-    (
-        "zadd zrem zrange zrangestore zrangebyscore zrangebylex zrevrange zrevrangebyscore zrevrangebylex zcard zcount \
-         zlexcount zincrby zscore zmscore zrank zrevrank zscan zpopmin zpopmax bzpopmin bzpopmax zmpop bzmpop zinter \
-         zinterstore zintercard zunion zunionstore zdiff zdiffstore zrandmember zremrangebyrank zremrangebyscore \
-         zremrangebylex",
-        SORTED_SETS,
-    ),
+    ("sort sort_ro", "Larder does not sort what a key holds"),
+    ("bzpopmin bzpopmax bzmpop", "Larder has no blocking commands"),
     (
         "xadd xdel xlen xrange xrevrange xread xreadgroup xgroup xack xclaim xautoclaim xpending xinfo xtrim xsetid",
         STREAMS,

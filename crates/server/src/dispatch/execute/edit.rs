@@ -3,11 +3,14 @@
 use super::Executor;
 use super::parts::{has_head, show_copy};
 use crate::dispatch::decimal::Decimal;
-use crate::dispatch::operation::{Change, Condition, CopyItem, ExpireIf, ItemKey, NewExpiry};
+use crate::dispatch::operation::{
+    Change, Condition, CopyItem, ExpireIf, ItemKey, NewExpiry, Rewrite, Rewritten,
+};
 use crate::dispatch::outcome::{EditOutcome, Outcome, Tail};
 use crate::dispatch::prefixes::PrefixEvent;
 use crate::dispatch::progress::Progress;
-use larder_cache::{Copied, CopyTo, Edit, Edited, Expiry, Hit, Made, Upload, Value, Worker};
+use larder_cache::{Copied, CopyTo, Edit, Edited, Expiry, Hit, Kind, Made, Upload, Value, Worker};
+use larder_collection::Collection;
 use larder_protocol::resp::decimal as integer;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -16,8 +19,11 @@ const INTEGER_BYTES_MAX: usize = 20;
 /// The longest text of a decimal number. The limit is Redis's (`MAX_LONG_DOUBLE_CHARS`).
 const DECIMAL_BYTES_MAX: usize = 5 * 1024;
 
+/// Longest value that a client may make by parts. The limit is Redis's.
+const VALUE_BYTES_MAX: usize = 512 << 20;
+
 /// An item that is made of none.
-const NEW: Made = Made { flags: 0, expiry: Expiry::NEVER, in_parts: false };
+const NEW: Made = Made { flags: 0, expiry: Expiry::NEVER, kind: Kind::Text };
 
 /// What an edit found out beside what becomes of the item.
 #[derive(Default)]
@@ -33,6 +39,7 @@ struct Seen {
 }
 
 enum Refused {
+    WrongKind,
     NotInteger,
     Overflow,
     NotDecimal,
@@ -84,18 +91,11 @@ impl Executor {
             _ => &[][..],
         };
         // A copy of a large value takes memory beside the columns while it is made.
-        let large = self.worker.peek(key.hash, key.key).map_or(0, |hit| hit.value_bytes() as usize);
-        let made = match change {
-            Change::Overwrite { bytes: [], .. } => 0,
-            Change::Overwrite { offset, bytes } => (*offset as usize).saturating_add(bytes.len()).max(large),
-            Change::SetBit { offset, .. } => ((offset / 8) as usize + 1).max(large),
-            Change::Append(_) | Change::Expire { .. } | Change::Persist => 0,
-            Change::Remove(condition) if !condition.compares() => 0,
-            Change::Replace { shows_old: false, condition, .. } if !condition.compares() => 0,
-            _ => large,
-        };
-        if !self.worker.fits(key.key.len(), made as u64) && made > large {
-            compose(Outcome::Edited(EditOutcome::TooLarge));
+        let (made, large, is_collection) = self.bytes_made(key, change);
+        let fits = made <= VALUE_BYTES_MAX && self.worker.fits(key.key.len(), made as u64);
+        if !fits && made > large {
+            let outcome = if is_collection { EditOutcome::WrongKind } else { EditOutcome::TooLarge };
+            compose(Outcome::Edited(outcome));
             return;
         }
         let Some(charge) = self.charge(made) else {
@@ -125,6 +125,10 @@ impl Executor {
             Edited::TooLarge => EditOutcome::TooLarge,
             Edited::NoRoom => EditOutcome::NoMemory,
             Edited::Done { value_bytes } => {
+                if matches!(seen.refused, Some(Refused::WrongKind)) {
+                    compose(Outcome::Edited(EditOutcome::WrongKind));
+                    return;
+                }
                 if change.shows_old() {
                     let Some(old) = seen.old else {
                         compose(Outcome::Edited(EditOutcome::Old(None)));
@@ -157,11 +161,36 @@ impl Executor {
         compose(Outcome::Edited(outcome));
     }
 
+    /// Bytes of the copy of the value that a change makes, at least, and bytes of the present value,
+    /// and whether that is a collection.
+    fn bytes_made(&self, key: &ItemKey<'_>, change: &Change<'_>) -> (usize, usize, bool) {
+        let hit = self.worker.peek(key.hash, key.key);
+        let large = hit.as_ref().map_or(0, |hit| hit.value_bytes() as usize);
+        let is_collection = hit.is_some_and(|hit| hit.item.kind().is_collection());
+        let made = match change {
+            Change::Overwrite { bytes: [], .. } => 0,
+            Change::Overwrite { offset, bytes } => (*offset as usize).saturating_add(bytes.len()).max(large),
+            Change::SetBit { offset, .. } => ((offset / 8) as usize + 1).max(large),
+            Change::Append(_) | Change::Expire { .. } | Change::Persist => 0,
+            Change::Remove(condition) if !condition.compares() => 0,
+            Change::Replace { shows_old: false, condition, .. } if !condition.compares() => 0,
+            _ => large,
+        };
+        (made, large, is_collection)
+    }
+
     /// Counts an edit as memcached counts what comes nearest to it.
     fn count_edit(&self, key: &ItemKey<'_>, change: &Change<'_>, seen: &Seen, edited: Edited) {
         let counters = self.worker.counters();
         match change {
-            Change::Replace { .. } | Change::Append(_) | Change::Overwrite { .. } | Change::SetBit { .. } => {
+            Change::Rewrite(_) if edited == (Edited::Done { value_bytes: 0 }) => {
+                counters.cmd_set.add(u64::from(seen.is_done));
+            }
+            Change::Replace { .. }
+            | Change::Append(_)
+            | Change::Overwrite { .. }
+            | Change::SetBit { .. }
+            | Change::Rewrite(_) => {
                 match edited {
                     Edited::TooLarge => counters.store_too_large.add(1),
                     Edited::NoRoom => counters.store_no_memory.add(1),
@@ -224,6 +253,16 @@ impl Condition<'_> {
 }
 
 impl Change<'_> {
+    /// Whether the present item has to be a string.
+    fn is_of_strings(&self) -> bool {
+        match self {
+            Change::Replace { shows_old, condition, .. } => *shows_old || condition.compares(),
+            Change::Remove(condition) => condition.compares(),
+            Change::Expire { .. } | Change::Persist | Change::Rewrite(_) => false,
+            _ => true,
+        }
+    }
+
     /// Whether the outcome shows the value that was there before.
     pub(in crate::dispatch) fn shows_old(&self) -> bool {
         match self {
@@ -269,6 +308,9 @@ impl Decision<'_> {
     /// What becomes of the present item.
     fn take(mut self, change: &Change<'_>) -> Edit {
         let present = self.present;
+        if change.is_of_strings() && present.is_some_and(|present| present.hit.item.kind().is_collection()) {
+            return self.refuse(Refused::WrongKind);
+        }
         if let (true, Some(present)) = (change.shows_old(), present) {
             let mut old = Vec::with_capacity(present.length());
             present.read(&mut old);
@@ -291,7 +333,7 @@ impl Decision<'_> {
                 let value = self.value_of_length(needed);
                 value[*offset as usize..needed].copy_from_slice(bytes);
                 self.seen.number = value.len() as i64;
-                Edit::PutMade(Made { in_parts: true, ..self.made() })
+                Edit::PutMade(Made { kind: Kind::Parts, ..self.made() })
             }
             Change::SetBit { offset, on } => {
                 let at = (offset / 8) as usize;
@@ -300,18 +342,20 @@ impl Decision<'_> {
                 let old = *byte & mask != 0;
                 *byte = if *on { *byte | mask } else { *byte & !mask };
                 self.seen.number = i64::from(old);
-                let made = Made { in_parts: true, ..self.made() };
+                let made = Made { kind: Kind::Parts, ..self.made() };
                 match present {
-                    Some(present) if old == *on && !grows => match present.hit.item.is_changed_in_parts() {
-                        true => Edit::Keep,
+                    Some(present) if old == *on && !grows => match present.hit.item.kind() {
+                        Kind::Parts => Edit::Keep,
                         // The value is not shown as a number any more.
-                        false => Edit::PutSame(made),
+                        _ => Edit::PutSame(made),
                     },
                     _ => Edit::PutMade(made),
                 }
             }
+            Change::Rewrite(rewrite) => self.rewrite(rewrite),
             Change::Add(delta) => self.add(*delta),
-            Change::AddDecimal(delta) => self.add_decimal(delta),
+            Change::AddDecimal(None) => self.refuse(Refused::NotDecimal),
+            Change::AddDecimal(Some(delta)) => self.add_decimal(delta),
             Change::Expire { expiry, condition } => match present {
                 Some(present) if may_expire(*condition, present.hit.expiry(), *expiry) => {
                     self.seen.is_done = true;
@@ -355,6 +399,43 @@ impl Decision<'_> {
         }
     }
 
+    /// Makes another collection of the one that is there.
+    fn rewrite(&mut self, rewrite: &Rewrite<'_>) -> Edit {
+        let Rewrite { kind, replaces, unix_ms, make } = *rewrite;
+        let kept = self.present.filter(|_| !replaces);
+        if kept.is_some_and(|present| present.hit.item.kind() != kind) {
+            return self.refuse(Refused::WrongKind);
+        }
+        // An item ends with the last of its fields.
+        let (to_clock_ms, own) = (self.now_ms - unix_ms as i64, kept.map(|present| present.hit.expiry()));
+        let end = |until_ms: u64| (until_ms != 0).then(|| Expiry::at_ms(until_ms as i64 + to_clock_ms));
+        let (mut is_over, mut own) = (false, own.filter(|own| *own != Expiry::NEVER));
+        let rewritten = match kept {
+            None => make(None, self.buffer),
+            Some(present) => present.with_value(|value| {
+                let collection = Collection::read(kind, value, unix_ms);
+                let ended = collection.and_then(|collection| end(collection.until_ms()));
+                own = own.filter(|own| !ended.is_some_and(|ended| are_close(*own, ended)));
+                is_over = collection.is_none_or(|collection| collection.is_empty());
+                make(collection.filter(|_| !is_over), self.buffer)
+            }),
+        };
+        self.seen.is_done = rewritten != Rewritten::Same;
+        match rewritten {
+            // All its fields are past.
+            Rewritten::Same if is_over => Edit::Remove,
+            Rewritten::Same => Edit::Keep,
+            Rewritten::Next { until_ms } => {
+                let own = own.filter(|_| !is_over);
+                let expiry = [own, end(until_ms)].into_iter().flatten().min().unwrap_or(Expiry::NEVER);
+                Edit::PutMade(Made { flags: Kind::COLLECTION_FLAGS, expiry, kind })
+            }
+            // Flash may have an item that could not be brought to memory.
+            Rewritten::Gone if self.present.is_some() || self.key.head.is_empty() => Edit::Remove,
+            Rewritten::Gone => Edit::Keep,
+        }
+    }
+
     fn add(&mut self, delta: i64) -> Edit {
         let old = match self.present {
             None => Some(0),
@@ -368,7 +449,7 @@ impl Decision<'_> {
         };
         self.seen.number = sum;
         larder_protocol::compose::signed(self.buffer, sum);
-        Edit::PutMade(Made { in_parts: false, ..self.made() })
+        Edit::PutMade(Made { kind: Kind::Text, ..self.made() })
     }
 
     fn add_decimal(&mut self, delta: &Decimal) -> Edit {
@@ -386,7 +467,7 @@ impl Decision<'_> {
         sum.write(&mut text);
         self.buffer.extend_from_slice(&text);
         self.seen.old = Some(text);
-        Edit::PutMade(Made { in_parts: false, ..self.made() })
+        Edit::PutMade(Made { kind: Kind::Text, ..self.made() })
     }
 
     fn refuse(&mut self, why: Refused) -> Edit {
@@ -419,9 +500,15 @@ impl Decision<'_> {
         present.map_or(NEW, |hit| Made {
             flags: hit.item.flags(),
             expiry: hit.expiry(),
-            in_parts: hit.item.is_changed_in_parts(),
+            kind: hit.item.kind(),
         })
     }
+}
+
+/// Whether two expiries are the same but for the second in which a process began.
+fn are_close(one: Expiry, other: Expiry) -> bool {
+    let ms = |expiry: Expiry| expiry.milliseconds().unwrap_or(i64::MAX);
+    ms(one).abs_diff(ms(other)) < 1000
 }
 
 /// Whether an item of expiry `old` may get the expiry `new`.

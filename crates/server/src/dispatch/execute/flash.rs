@@ -11,7 +11,7 @@
 
 use super::Executor;
 use super::fetches::ReadResult;
-use crate::dispatch::operation::{Need, Operation};
+use crate::dispatch::operation::{Need, Operation, Whereabouts};
 use crate::dispatch::progress::{Busy, PendingRead, Progress, Promoting};
 use crate::io::{Charge, ConnectionId};
 use larder_cache::{Commit, Fetch, Found, KeyHash};
@@ -26,6 +26,8 @@ pub(super) enum Looked {
     Found(Found, Charge),
     /// The item is in memory now.
     Promoted,
+    /// Flash may have it, but it could not be brought to memory.
+    NotBrought,
     /// The connection waits.
     Waits,
 }
@@ -115,7 +117,7 @@ impl Executor {
             }
             return self.use_found(progress, (hash, key), found, charge, need);
         }
-        Looked::Miss
+        Looked::NotBrought
     }
 
     /// Shows an item that is the newest version now, or takes it to memory.
@@ -142,7 +144,10 @@ impl Executor {
         }
         match need {
             Need::Show => Looked::Found(found, charge),
-            Need::Memory | Need::Know => self.missed(hash, key),
+            Need::Memory | Need::Know => match self.missed(hash, key) {
+                Looked::Miss => Looked::NotBrought,
+                looked => looked,
+            },
         }
     }
 
@@ -205,17 +210,18 @@ impl Executor {
     }
 
     /// Before an operation that needs the present item: brings the item to memory if it is on flash. Returns `None` if
-    /// the operation has to wait, else whether the item is there although memory does not have it.
+    /// the operation has to wait, else where the item is.
     pub(in crate::dispatch) fn bring_present(
         &mut self,
         progress: &mut Progress,
         operation: &Operation<'_>,
-    ) -> Option<bool> {
-        let Some((key, hash, need)) = operation.need() else { return Some(false) };
+    ) -> Option<Whereabouts> {
+        let Some((key, hash, need)) = operation.need() else { return Some(Whereabouts::Memory) };
         match self.look_on_flash(progress, hash, key, need) {
             Looked::Waits => None,
-            Looked::Found(..) => Some(true),
-            Looked::Miss | Looked::Promoted => Some(false),
+            Looked::Found(..) => Some(Whereabouts::Flash),
+            Looked::NotBrought => Some(Whereabouts::OutOfReach),
+            Looked::Miss | Looked::Promoted => Some(Whereabouts::Memory),
         }
     }
 
@@ -299,7 +305,9 @@ impl Executor {
         found: Found,
         charge: Charge,
     ) -> Looked {
-        let Some(promotion) = self.worker.begin_promotion(hash, key, &found) else { return Looked::Miss };
+        let Some(promotion) = self.worker.begin_promotion(hash, key, &found) else {
+            return Looked::NotBrought;
+        };
         let mut promoting = Box::new(Promoting { promotion, hash, key: key.into(), found, token: None });
         // The first part is in the promotion now. What else is in `found` is still needed.
         promoting.found.value = Vec::new();

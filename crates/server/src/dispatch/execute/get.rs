@@ -2,7 +2,7 @@
 
 use super::Executor;
 use super::flash::Looked;
-use crate::dispatch::operation::{Create, Get, Need, Read, Recache, ValueWanted};
+use crate::dispatch::operation::{Create, Get, ItemKey, Need, Read, Recache, ValueWanted};
 use crate::dispatch::outcome::{
     ComposeGet, FoundItem, GetOutcome, ItemDetails, ItemValue, Outcome, ReadOutcome, Tail,
 };
@@ -40,20 +40,45 @@ impl Executor {
 
     /// Counts a hit in memory and shows it.
     #[inline(always)]
-    fn show(&self, progress: &mut Progress, get: &Get<'_>, hit: &Hit<'_>, composer: impl ComposeGet) {
+    fn show<C: ComposeGet>(&self, progress: &mut Progress, get: &Get<'_>, hit: &Hit<'_>, composer: C) {
         progress.tries = 0;
         self.count_hit(get);
         self.observe_hit(progress.fd, get, || hit.value_bytes());
         self.worker.note_fetch(hit);
-        let flags = hit.item.flags();
         let cas = get.with_cas.then(|| self.shown_cas(hit.cas()));
-        match hit.value() {
-            Value::Whole(value) => {
+        // That it is no collection is told by the flags, where they are shown, or by the header, whichever is cheaper.
+        let flags = if C::SHOWS_FLAGS { hit.item.flags() } else { 0 };
+        let whole = match hit.value() {
+            _ if !C::SHOWS_FLAGS => hit.item.plain_value(),
+            Value::Whole(value) if flags == 0 || !hit.item.kind().is_collection() => Some(value),
+            _ => None,
+        };
+        match whole {
+            Some(value) => {
                 composer.compose(GetOutcome::Hit(FoundItem { flags, cas, value: ItemValue::Whole(value) }));
             }
-            Value::Chunked { total, .. } => {
-                let value = ItemValue::Streamed { bytes: total };
-                self.show_large(progress, hit, FoundItem { flags, cas, value }, composer);
+            None => self.show_unusual(progress, hit, (flags, cas), composer),
+        }
+    }
+
+    /// Shows an item that is large, or expires within a second, or is a collection.
+    #[inline(never)]
+    fn show_unusual(
+        &self,
+        progress: &mut Progress,
+        hit: &Hit<'_>,
+        (flags, cas): (u32, Option<u64>),
+        composer: impl ComposeGet,
+    ) {
+        if hit.item.kind().is_collection() {
+            composer.compose(GetOutcome::WrongKind);
+            return;
+        }
+        match self.shown_value(hit) {
+            None => _ = composer.compose(GetOutcome::NoMemory),
+            Some((value, source)) => {
+                let tail = composer.compose(GetOutcome::Hit(FoundItem { flags, cas, value }));
+                progress.send(source, tail);
             }
         }
     }
@@ -66,25 +91,6 @@ impl Executor {
             let counters = self.worker.counters();
             counters.cmd_get.add(1);
             counters.get_hits.add(1);
-        }
-    }
-
-    /// Shows a large value, which is streamed from its columns.
-    #[cold]
-    #[inline(never)]
-    fn show_large(
-        &self,
-        progress: &mut Progress,
-        hit: &Hit<'_>,
-        shown: FoundItem<'_>,
-        composer: impl ComposeGet,
-    ) {
-        match self.shown_value(hit) {
-            None => _ = composer.compose(GetOutcome::NoMemory),
-            Some((_, source)) => {
-                let tail = composer.compose(GetOutcome::Hit(shown));
-                progress.send(source, tail);
-            }
         }
     }
 
@@ -106,6 +112,11 @@ impl Executor {
     #[cold]
     #[inline(never)]
     fn touch_and_get(&mut self, progress: &mut Progress, get: &Get<'_>, composer: impl ComposeGet) {
+        if self.is_collection(&ItemKey { key: get.key, hash: get.hash, head: &[] }) {
+            progress.tries = 0;
+            composer.compose(GetOutcome::WrongKind);
+            return;
+        }
         let past = get.touch.filter(|expiry| expiry.is_past(self.clock().now_s()));
         if let Some(expiry) = get.touch.filter(|_| past.is_none())
             && self.touch_shown(get.key, get.hash, expiry) == Touched::NoRoom
@@ -153,7 +164,7 @@ impl Executor {
                 None => self.show_miss(progress, get, composer),
             },
             Looked::Found(found, charge) => self.show_from_flash(progress, get, found, charge, composer),
-            Looked::Miss => self.show_miss(progress, get, composer),
+            Looked::Miss | Looked::NotBrought => self.show_miss(progress, get, composer),
         }
         true
     }
@@ -171,6 +182,10 @@ impl Executor {
         self.count_hit(get);
         self.observe_hit(progress.fd, get, || found.value.len() as u32);
         self.worker.note_flash_hit(get.hash, get.key, &found);
+        if found.state.extension().kind.is_collection() {
+            composer.compose(GetOutcome::WrongKind);
+            return;
+        }
         let is_large = found.value.len() > OUTPUT_SOFT_BYTES;
         let value = match is_large {
             false => ItemValue::Whole(&found.value),
@@ -212,6 +227,10 @@ impl Executor {
         compose: impl FnOnce(Outcome<'_>) -> Tail,
     ) {
         let Read { key, hash, .. } = *read;
+        if !matches!(read.value, ValueWanted::No) && self.is_collection(&ItemKey { key, hash, head: &[] }) {
+            // It is not shown, so it is not changed.
+            return self.show_read(progress, read, Changed::default(), compose);
+        }
         let missing = read.create.as_ref().filter(|_| self.worker.peek(hash, key).is_none());
         if missing.is_some() {
             self.worker.note_miss(hash, key);
@@ -244,6 +263,10 @@ impl Executor {
             true => self.worker.peek(hash, key),
             false => self.worker.get(hash, key),
         };
+        let wants_value = !matches!(read.value, ValueWanted::No);
+        // The clients of memcached have no use for a collection.
+        let hit =
+            hit.filter(|hit| !(wants_value && hit.item.flags() != 0 && hit.item.kind().is_collection()));
         let counters = self.worker.counters();
         self.count_for_namespace(key, hit.is_some() && !was_missing);
         let Some(hit) = hit else {

@@ -5,7 +5,7 @@ use super::parts::has_head;
 use crate::dispatch::databases::database_of;
 use crate::dispatch::item_key::{client_key, listed_key};
 use crate::dispatch::operation::ItemKey;
-use larder_cache::{CURSOR_BITS, Expiry, KeyHash, Seen, Tour, Toured, Watch, covers};
+use larder_cache::{CURSOR_BITS, Expiry, KeyHash, Kind, Seen, Tour, Toured, Watch, covers};
 use std::time::Duration;
 
 /// Up to this number of items are counted one by one, so that those that have expired do not count.
@@ -41,6 +41,13 @@ pub(in crate::dispatch) struct ItemCount {
     pub(in crate::dispatch) expiring: u64,
     /// The mean of what is left of their lifetimes, in milliseconds.
     pub(in crate::dispatch) mean_ttl_ms: u64,
+}
+
+/// What is known of an item that a tour meets, beside its key.
+pub(in crate::dispatch) struct Met {
+    pub(in crate::dispatch) cas: u64,
+    pub(in crate::dispatch) hash: KeyHash,
+    pub(in crate::dispatch) kind: Kind,
 }
 
 impl Executor {
@@ -165,7 +172,7 @@ impl Executor {
         self.worker.cursor_of(tour)
     }
 
-    /// Shows the next keys of a tour, with their CAS numbers and hashes. In memory it ends when `show` has said of
+    /// Shows the next keys of a tour. In memory it ends when `show` has said of
     /// `least` of them that they count, after 64 KiB and the keys of a bucket, or after a few thousand buckets; on
     /// flash, after about `least` keys. `is_alone`: no other connection can have its turn meanwhile.
     pub(in crate::dispatch) fn find_keys(
@@ -173,18 +180,22 @@ impl Executor {
         tour: &mut Tour,
         least: usize,
         is_alone: bool,
-        show: &mut dyn FnMut(&[u8], u64, KeyHash) -> bool,
+        show: &mut dyn FnMut(&[u8], &Met) -> bool,
     ) -> Toured {
         let (mut counted, mut bytes) = (0, 0);
         let wait = if is_alone { FLASH_WAIT_ALONE } else { self.flash_wait() };
         self.worker.tour(tour, (BUCKETS_AT_ONCE, least.min(KEYS_OF_FLASH_AT_ONCE)), wait, &mut |seen| {
-            let (key, cas, hash) = match seen {
+            let (key, met) = match seen {
                 Seen::InMemory(worker, hit) => {
-                    (client_key(worker, hit), hit.cas(), self.hash(hit.item.key()))
+                    let (cas, hash, kind) = (hit.cas(), self.hash(hit.item.key()), hit.item.kind());
+                    (client_key(worker, hit), Met { cas, hash, kind })
                 }
-                Seen::OnFlash(item) => (listed_key(item), item.cas, item.hash),
+                Seen::OnFlash(item) => {
+                    let (cas, hash, kind) = (item.cas, item.hash, item.state.extension().kind);
+                    (listed_key(item), Met { cas, hash, kind })
+                }
             };
-            counted += usize::from(show(&key, cas, hash));
+            counted += usize::from(show(&key, &met));
             bytes += key.len();
             counted < least && bytes < BYTES_AT_ONCE
         })

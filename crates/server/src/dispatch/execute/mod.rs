@@ -40,7 +40,7 @@ pub(super) use stats::rusage;
 pub(super) use streams::{Received, UploadEnd, UploadStart};
 
 use super::databases::Databases;
-use super::operation::{Operation, StatsTopic};
+use super::operation::{Operation, StatsTopic, Whereabouts};
 use super::outcome::{Outcome, Refusal, StatRows, Tail};
 use super::progress::Progress;
 use super::state::ServerState;
@@ -166,7 +166,12 @@ impl Executor {
         let mut is_on_flash = false;
         if self.fetches.is_some() {
             match self.bring_present(progress, operation) {
-                Some(is_there) => is_on_flash = is_there,
+                // What would be made of nothing would take the place of what is there.
+                Some(Whereabouts::OutOfReach) if operation.depends_on_value() => {
+                    compose(Outcome::NoMemoryForUpload);
+                    return true;
+                }
+                Some(whereabouts) => is_on_flash = whereabouts == Whereabouts::Flash,
                 None => return false,
             }
         }

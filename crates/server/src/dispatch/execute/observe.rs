@@ -46,6 +46,7 @@ impl Done {
             Outcome::Copied(Copied::Done) => Done::Copied,
             Outcome::Edited(
                 EditOutcome::NotDone
+                | EditOutcome::WrongKind
                 | EditOutcome::NotInteger
                 | EditOutcome::Overflow
                 | EditOutcome::NotDecimal

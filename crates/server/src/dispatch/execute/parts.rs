@@ -7,7 +7,9 @@ use crate::dispatch::output::OUTPUT_SOFT_BYTES;
 use crate::dispatch::prefixes::PrefixEvent;
 use crate::dispatch::progress::{Progress, ValueSource};
 use crate::io::Charge;
-use larder_cache::{Hit, State, Value, Worker};
+use larder_cache::{Hit, Kind, State, Value, Worker};
+use larder_collection::{Collection, Entry};
+use larder_protocol::resp::decimal;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// A value of up to this number of bytes is shown with a description.
@@ -22,7 +24,7 @@ impl Executor {
         compose: impl FnOnce(Outcome<'_>) -> Tail,
     ) {
         let Look { key, part, leaves_no_trace } = *look;
-        let is_use = !matches!(part, Part::Description | Part::Presence);
+        let is_use = !matches!(part, Part::Description | Part::Encoding | Part::Presence);
         let hit = match leaves_no_trace || !is_use {
             true => self.worker.peek(key.hash, key.key),
             false => self.worker.get(key.hash, key.key),
@@ -52,7 +54,14 @@ impl Executor {
             return;
         };
         let length = hit.value_bytes() as usize - key.head.len();
+        let kind = hit.item.kind();
+        if kind.is_collection() && part.is_of_strings() {
+            compose(Outcome::Looked(Looked::WrongKind));
+            return;
+        }
         let looked = match part {
+            Part::Collection(wanted, _) if !wanted.contains(&kind) => Looked::WrongKind,
+            Part::Collection(_, unix_ms) => return self.show_collection(&hit, &key, unix_ms, compose),
             Part::Value => return self.show_value(progress, &hit, &key, compose),
             Part::Range(start, end) => {
                 let part = if is_backwards(start, end) { None } else { bounds(start, end, length) };
@@ -79,30 +88,74 @@ impl Executor {
                 Some(digest) => Looked::Number(digest as i64),
                 None => Looked::NoMemory,
             },
-            Part::Presence => Looked::Present,
-            Part::Description => {
-                let state = hit.item.state();
-                let short_value = match hit.value() {
-                    Value::Whole(value) if length <= SHORT_VALUE_BYTES => value.get(key.head.len()..),
-                    _ => None,
-                };
-                Looked::Description(LookedItem {
-                    expiry: hit.expiry(),
-                    cas: self.shown_cas(hit.cas()),
-                    flags: hit.item.flags(),
-                    value_bytes: length as u32,
-                    left_ms: hit.expiry().milliseconds().map(|at_ms| (at_ms - self.clock().now_ms()).max(0)),
-                    was_fetched: state.has(State::FETCHED),
-                    binary_key: state.has(State::BINARY_KEY),
-                    short_value,
-                    in_parts: hit.item.is_changed_in_parts(),
-                    idle_s: state.idle_s(self.clock().now_s()),
-                    warmth: self.worker.warmth(key.hash, &hit),
-                    bytes: self.worker.bytes_of(&hit),
-                })
-            }
+            Part::Presence => Looked::Present(kind),
+            Part::Encoding if kind.is_collection() => Looked::Encoding(self.encoding_of(&hit, &key)),
+            Part::Description | Part::Encoding => Looked::Description(self.description(&hit, &key, length)),
         };
         compose(Outcome::Looked(looked));
+    }
+
+    /// What is known of an item beside its value. `length` = that of its value.
+    fn description<'h>(&self, hit: &'h Hit<'_>, key: &ItemKey<'_>, length: usize) -> LookedItem<'h> {
+        let state = hit.item.state();
+        let short_value = match hit.value() {
+            Value::Whole(value) if length <= SHORT_VALUE_BYTES => value.get(key.head.len()..),
+            _ => None,
+        };
+        LookedItem {
+            expiry: hit.expiry(),
+            cas: self.shown_cas(hit.cas()),
+            flags: hit.item.flags(),
+            value_bytes: length as u32,
+            left_ms: hit.expiry().milliseconds().map(|at_ms| (at_ms - self.clock().now_ms()).max(0)),
+            was_fetched: state.has(State::FETCHED),
+            binary_key: state.has(State::BINARY_KEY),
+            short_value,
+            kind: hit.item.kind(),
+            idle_s: state.idle_s(self.clock().now_s()),
+            warmth: self.worker.warmth(key.hash, hit),
+            bytes: self.worker.bytes_of(hit),
+        }
+    }
+
+    /// Whether a key has a collection.
+    pub(in crate::dispatch) fn is_collection(&self, key: &ItemKey<'_>) -> bool {
+        self.worker.peek(key.hash, key.key).is_some_and(|hit| hit.item.kind().is_collection())
+    }
+
+    /// Shows a collection.
+    fn show_collection(
+        &self,
+        hit: &Hit<'_>,
+        key: &ItemKey<'_>,
+        unix_ms: u64,
+        compose: impl FnOnce(Outcome<'_>) -> Tail,
+    ) {
+        let length = hit.value_bytes() as usize - key.head.len();
+        let copy;
+        let (value, _charge) = match hit.value() {
+            Value::Whole(value) => (value.get(key.head.len()..).unwrap_or_default(), Charge::default()),
+            Value::Chunked { .. } => {
+                let Some(charge) = self.charge(length) else {
+                    compose(Outcome::Looked(Looked::NoMemory));
+                    return;
+                };
+                let mut bytes = Vec::with_capacity(length);
+                self.worker.copy_part(hit, key.head.len(), length, &mut bytes);
+                copy = bytes;
+                (&copy[..], charge)
+            }
+        };
+        let looked = Collection::read(hit.item.kind(), value, unix_ms);
+        compose(Outcome::Looked(looked.map_or(Looked::Absent, Looked::Collection)));
+    }
+
+    /// How Redis would encode a collection.
+    fn encoding_of(&self, hit: &Hit<'_>, key: &ItemKey<'_>) -> &'static str {
+        let kind = hit.item.kind();
+        let length = hit.value_bytes() as usize - key.head.len();
+        let encoding = |value: &[u8]| Collection::read(kind, value, 0).map_or("", encoding);
+        self.with_part(hit, key.head.len(), length, encoding).unwrap_or_default()
     }
 
     fn show_value(
@@ -152,7 +205,7 @@ impl Executor {
     }
 
     /// Takes room for a copy of `bytes` bytes. `None` = there is none.
-    pub(super) fn charge(&self, bytes: usize) -> Option<Charge> {
+    pub(in crate::dispatch) fn charge(&self, bytes: usize) -> Option<Charge> {
         match self.state.buffers() {
             Some(buffers) if bytes > OUTPUT_SOFT_BYTES => {
                 let fits = buffers.try_hold(bytes as u64);
@@ -212,6 +265,19 @@ pub(super) fn has_head(worker: &Worker, hit: &Hit<'_>, head: &[u8]) -> bool {
     let mut own = Vec::with_capacity(head.len());
     worker.copy_part(hit, 0, head.len(), &mut own);
     own == head
+}
+
+/// How Redis would encode a collection, by its defaults (`hash-max-listpack-entries` and the like).
+fn encoding(collection: Collection<'_>) -> &'static str {
+    let (count, kind) = (collection.len(), collection.kind());
+    let is_whole = |entry: Entry<'_>| decimal(entry.field).is_some();
+    match kind {
+        Kind::Set if count <= 512 && collection.iter().all(is_whole) => "intset",
+        _ if count <= 128 && collection.longest() <= 64 => "listpack",
+        Kind::Hash if count <= 512 && collection.longest() <= 64 => "listpack",
+        Kind::SortedSet => "skiplist",
+        _ => "hashtable",
+    }
 }
 
 /// Shows a copy of a value: at once, or in pieces if it is long.

@@ -137,9 +137,11 @@ pub(super) fn compose_get(output: &mut Output, form: GetForm, key: &[u8], outcom
         GetOutcome::Hit(FoundItem { flags, cas, value: ItemValue::Streamed { bytes } }) => {
             reply::hit(output.buffer(), echo, flags, shown_key, bytes, cas.unwrap_or(0));
         }
-        GetOutcome::Miss if quiet => {}
-        GetOutcome::Miss if with_key => reply::miss_with_key(output.buffer(), echo, key),
-        GetOutcome::Miss => reply::error(output.buffer(), echo, Status::NotFound),
+        GetOutcome::Miss | GetOutcome::WrongKind if quiet => {}
+        GetOutcome::Miss | GetOutcome::WrongKind if with_key => {
+            reply::miss_with_key(output.buffer(), echo, key)
+        }
+        GetOutcome::Miss | GetOutcome::WrongKind => reply::error(output.buffer(), echo, Status::NotFound),
         GetOutcome::NoMemory => reply::error(output.buffer(), echo, Status::NoMemory),
     }
     b""

@@ -93,7 +93,7 @@ pub(in crate::dispatch) fn compose_get(
             words::value_line(output.buffer(), key, flags, bytes, cas);
             return if is_last { b"\r\nEND\r\n" } else { b"\r\n" };
         }
-        GetOutcome::Miss => {}
+        GetOutcome::Miss | GetOutcome::WrongKind => {}
         // A miss would make the client fetch and store what is here. memcached has words for this.
         GetOutcome::NoMemory => {
             output.say(reply::NO_MEMORY_GET);

@@ -86,6 +86,8 @@ pub(in crate::dispatch) struct KeyReply<'a> {
 }
 
 impl ComposeGet for KeyReply<'_> {
+    const SHOWS_FLAGS: bool = true;
+
     #[inline(always)]
     fn compose(self, outcome: GetOutcome<'_>) -> Tail {
         classic::compose_get(self.output, self.key, self.is_last, outcome)
@@ -100,6 +102,8 @@ pub(in crate::dispatch) struct PacketReply<'a> {
 }
 
 impl ComposeGet for PacketReply<'_> {
+    const SHOWS_FLAGS: bool = true;
+
     #[inline(always)]
     fn compose(self, outcome: GetOutcome<'_>) -> Tail {
         binary::compose_get(self.output, self.form, self.key, outcome)

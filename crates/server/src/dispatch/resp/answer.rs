@@ -256,7 +256,10 @@ impl Resp {
                 hints.are_outdated = true;
                 self.run_script(executor, connection, command, args)
             }
-            _ if command.keys.step == 0 || command.id == Id::Watch => {
+            _ if command.has(flags::COLLECTION) => {
+                self.run_on_collections(executor, connection, command, args, hash, hints)
+            }
+            _ if command.keys.are_none() || command.id == Id::Watch => {
                 hints.are_outdated = true;
                 self.run_on_server(executor, connection, command, args)
             }
@@ -265,6 +268,7 @@ impl Resp {
     }
 
     /// Executes a request on one item.
+    #[inline]
     fn run_on_item(
         &mut self,
         executor: &mut Executor,

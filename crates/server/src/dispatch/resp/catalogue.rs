@@ -113,7 +113,13 @@ fn key_ranges(command: &Command) -> Vec<KeyRange> {
         }
         several => (i64::from(first)..)
             .zip(several)
-            .map(|(begin, access)| KeyRange { access, begin, last: 0, step: 1, is_counted: false })
+            .map(|(begin, access)| {
+                let is_behind = begin > first.into();
+                let is_counted = is_behind && number > 0;
+                let begin = if is_counted { number.into() } else { begin };
+                let last = if is_behind && last < 0 { last.into() } else { 0 };
+                KeyRange { access, begin, last, step: 1, is_counted }
+            })
             .collect(),
     }
 }

@@ -55,14 +55,14 @@ impl Resp {
         if connection.namespace().is_some() && is_about_others(command) {
             return Err(Some(errors::about_others(command)));
         }
-        if command.keys.step != 0 {
-            let has_one = command.keys == Keys::ONE;
-            let is_too_long = |key: &[u8]| key.len() > KEY_BYTES_MAX;
-            if has_one && call.key.is_some_and(is_too_long)
-                || !has_one && command.keys.of(call.args).any(is_too_long)
-            {
-                return Err(Some(errors::KEY_TOO_LONG));
-            }
+        let is_too_long = |key: &[u8]| key.len() > KEY_BYTES_MAX;
+        let has_long_key = match command.keys {
+            Keys::ONE => call.key.is_some_and(is_too_long),
+            Keys::NONE | Keys::COUNTED => false,
+            keys => keys.of(call.args).any(is_too_long),
+        };
+        if has_long_key {
+            return Err(Some(errors::KEY_TOO_LONG));
         }
         self.route(connection, command, call.args)?;
         Ok(command)

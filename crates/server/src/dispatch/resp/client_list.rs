@@ -65,12 +65,12 @@ pub(in crate::dispatch) fn is_subscriber(report: &ClientReport) -> bool {
     report.subscriptions != [0; 3]
 }
 
-fn command_name(number: u8) -> String {
+fn command_name(number: u16) -> String {
     if number == NO_COMMAND {
         return "NULL".to_owned();
     }
     let rows = all().flat_map(|command| std::iter::once(command).chain(command.subcommands));
-    rows.into_iter().find(|command| command.id as u8 == number).map_or("NULL".to_owned(), Command::full_name)
+    rows.into_iter().find(|command| command.id as u16 == number).map_or("NULL".to_owned(), Command::full_name)
 }
 
 /// Which connections are meant: those for which all of this holds.

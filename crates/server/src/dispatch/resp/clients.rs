@@ -4,7 +4,9 @@ use super::mailbox::{Mailbox, Post};
 use crate::io::{ConnectionId, Handle, Traffic};
 use larder_protocol::resp::{Id, Version};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicBool, AtomicI64, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed,
+};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -15,7 +17,7 @@ pub(in crate::dispatch) struct Client {
     began: Instant,
     /// Milliseconds after `began` at which the last command came.
     last_ms: AtomicU64,
-    last_command: AtomicU8,
+    last_command: AtomicU16,
     commands: AtomicU64,
     is_resp3: AtomicBool,
     /// Commands queued in a transaction; -1 = there is none.
@@ -67,7 +69,7 @@ pub(in crate::dispatch) struct ClientReport {
     pub(in crate::dispatch) database: u8,
     pub(in crate::dispatch) commands: u64,
     /// The number of the last command, as an [`Id`].
-    pub(in crate::dispatch) last_command: u8,
+    pub(in crate::dispatch) last_command: u16,
     pub(in crate::dispatch) version: u8,
     /// How many channels, patterns and shard channels it has subscribed to.
     pub(in crate::dispatch) subscriptions: [u32; 3],
@@ -77,7 +79,7 @@ pub(in crate::dispatch) struct ClientReport {
 }
 
 /// No command has come yet.
-pub(in crate::dispatch) const NO_COMMAND: u8 = u8::MAX;
+pub(in crate::dispatch) const NO_COMMAND: u16 = u16::MAX;
 
 impl Client {
     fn new(id: u64, handle: Option<Handle>, worker: usize, connection: ConnectionId) -> Client {
@@ -86,7 +88,7 @@ impl Client {
             handle,
             began: Instant::now(),
             last_ms: AtomicU64::new(0),
-            last_command: AtomicU8::new(NO_COMMAND),
+            last_command: AtomicU16::new(NO_COMMAND),
             commands: AtomicU64::new(0),
             is_resp3: AtomicBool::new(false),
             queued: AtomicI64::new(-1),
@@ -141,7 +143,7 @@ impl Client {
     /// At the end of a turn in which `commands` were executed, the last of which was `last`.
     pub(in crate::dispatch) fn note(&self, now: Instant, last: Id, commands: u64) {
         self.last_ms.store(now.saturating_duration_since(self.began).as_millis() as u64, Relaxed);
-        self.last_command.store(last as u8, Relaxed);
+        self.last_command.store(last as u16, Relaxed);
         self.commands.store(self.commands.load(Relaxed) + commands, Relaxed);
     }
 

@@ -6,7 +6,7 @@ use crate::dispatch::outcome::{
     ComposeGet, EditOutcome, FoundItem, GetOutcome, ItemValue, Looked, LookedItem, Outcome, Refusal, Tail,
 };
 use crate::dispatch::output::Output;
-use larder_cache::{ArithOutcome, Copied, DeleteOutcome, StoreOutcome};
+use larder_cache::{ArithOutcome, Copied, DeleteOutcome, Kind, StoreOutcome};
 use larder_protocol::resp::{Version, compose as words, decimal};
 
 /// What follows a value that is streamed.
@@ -76,12 +76,17 @@ pub(in crate::dispatch) struct ValueReply<'a> {
 }
 
 impl ComposeGet for ValueReply<'_> {
+    const SHOWS_FLAGS: bool = false;
+
     #[inline(always)]
     fn compose(self, outcome: GetOutcome<'_>) -> Tail {
         match outcome {
             GetOutcome::Hit(FoundItem { value, .. }) => return compose_value(self.output, value),
             GetOutcome::Miss => words::null(self.output.buffer(), self.version),
-            GetOutcome::NoMemory if self.of_several => words::null(self.output.buffer(), self.version),
+            GetOutcome::NoMemory | GetOutcome::WrongKind if self.of_several => {
+                words::null(self.output.buffer(), self.version)
+            }
+            GetOutcome::WrongKind => say_error(self.output, &errors::WRONG_KIND),
             GetOutcome::NoMemory => say_error(self.output, &errors::NO_MEMORY),
         }
         b""
@@ -166,12 +171,14 @@ fn compose_looked(form: Form, output: &mut Output, version: Version, looked: Loo
             words::bulk(out, format!("{:016x}", digest as u64).as_bytes());
         }
         Looked::Number(number) => words::integer(out, number),
-        Looked::Present => match form {
-            Form::Type => words::simple(out, "string"),
+        Looked::Present(kind) => match form {
+            Form::Type => words::simple(out, type_of(kind)),
             _ => words::integer(out, 1),
         },
+        Looked::Encoding(name) => words::bulk(out, name.as_bytes()),
         Looked::Description(item) => describe(form, output, version, &item),
-        Looked::NoMemory => say_error(output, &errors::NO_MEMORY),
+        Looked::WrongKind => say_error(output, &errors::WRONG_KIND),
+        Looked::NoMemory | Looked::Collection(_) => say_error(output, &errors::NO_MEMORY),
         Looked::Absent => match form {
             Form::Type => words::simple(out, "none"),
             Form::Ttl { .. } | Form::ExpireTime { .. } => words::integer(out, -2),
@@ -228,11 +235,21 @@ fn describe(form: Form, output: &mut Output, version: Version, item: &LookedItem
     }
 }
 
+/// What Redis calls a kind of values.
+pub(super) fn type_of(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Text | Kind::Parts => "string",
+        Kind::Hash => "hash",
+        Kind::Set => "set",
+        Kind::SortedSet => "zset",
+    }
+}
+
 /// How Redis would encode the value.
 fn encoding(item: &LookedItem<'_>) -> &'static str {
     let is_whole_number = |value: &[u8]| value.len() <= 20 && decimal(value).is_some();
     match item.short_value {
-        _ if item.in_parts => "raw",
+        _ if item.kind == Kind::Parts => "raw",
         Some(value) if is_whole_number(value) => "int",
         _ if item.value_bytes <= EMBEDDED_BYTES_MAX => "embstr",
         _ => "raw",
@@ -270,6 +287,7 @@ fn compose_edited(form: Form, output: &mut Output, version: Version, edited: Edi
             words::bulk(out, text);
             return b"";
         }
+        EditOutcome::WrongKind => errors::WRONG_KIND,
         EditOutcome::NotInteger => errors::NOT_INTEGER,
         EditOutcome::Overflow => errors::OVERFLOW,
         EditOutcome::NotDecimal => errors::NOT_FLOAT,

@@ -8,6 +8,38 @@ use std::borrow::Cow;
 pub(in crate::dispatch) type Error = Cow<'static, [u8]>;
 
 pub(in crate::dispatch) const SYNTAX: Error = text("ERR syntax error");
+pub(in crate::dispatch) const WRONG_KIND: Error =
+    text("WRONGTYPE Operation against a key holding the wrong kind of value");
+pub(in crate::dispatch) const COLLECTION_TOO_LARGE: Error =
+    text("ERR the collection would be larger than an item may be (-I, --max-item-size)");
+pub(in crate::dispatch) const REPLY_TOO_LARGE: Error =
+    text("OOM the reply does not fit into the memory for connection buffers");
+pub(in crate::dispatch) const FIELD_NOT_INTEGER: Error = text("ERR hash value is not an integer");
+pub(in crate::dispatch) const FIELD_NOT_FLOAT: Error = text("ERR hash value is not a float");
+pub(in crate::dispatch) const DELTA_NOT_FINITE: Error = text("ERR value is NaN or Infinity");
+pub(in crate::dispatch) const OUT_OF_64_BITS: Error =
+    text("ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807");
+pub(in crate::dispatch) const OUT_OF_RANGE: Error = text("ERR value is out of range");
+pub(in crate::dispatch) const NOT_POSITIVE: Error = text("ERR value is out of range, must be positive");
+pub(in crate::dispatch) const SCORE_RANGE: Error = text("ERR min or max is not a float");
+pub(in crate::dispatch) const MEMBER_RANGE: Error = text("ERR min or max not valid string range item");
+pub(in crate::dispatch) const LIMIT_OF_RANKS: Error =
+    text("ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX");
+pub(in crate::dispatch) const SCORES_OF_MEMBERS: Error =
+    text("ERR syntax error, WITHSCORES not supported in combination with BYLEX");
+pub(in crate::dispatch) const NEW_AND_PRESENT: Error =
+    text("ERR XX and NX options at the same time are not compatible");
+pub(in crate::dispatch) const GREATER_AND_NEW: Error =
+    text("ERR GT, LT, and/or NX options at the same time are not compatible");
+pub(in crate::dispatch) const SEVERAL_INCREMENTS: Error =
+    text("ERR INCR option supports a single increment-element pair");
+pub(in crate::dispatch) const NO_SCORE: Error = text("ERR resulting score is not a number (NaN)");
+pub(in crate::dispatch) const WEIGHT_NOT_FLOAT: Error = text("ERR weight value is not a float");
+pub(in crate::dispatch) const NUMBER_OF_KEYS: Error = text("ERR numkeys should be greater than 0");
+pub(in crate::dispatch) const LIMIT: Error = text("ERR LIMIT can't be negative");
+pub(in crate::dispatch) const COUNT: Error = text("ERR count should be greater than 0");
+pub(in crate::dispatch) const FIELDS_DIFFER: Error =
+    text("ERR numfields should be greater than 0 and match the provided number of fields");
 pub(in crate::dispatch) const NOT_INTEGER: Error = text("ERR value is not an integer or out of range");
 pub(in crate::dispatch) const NOT_32_BITS: Error =
     text("ERR value is out of range, value must between -2147483648 and 2147483647");
@@ -170,6 +202,11 @@ fn text_of(word: &[u8]) -> &[u8] {
 /// The number of arguments is wrong.
 pub(in crate::dispatch) fn wrong_arity(command: &Command) -> Error {
     made(format!("ERR wrong number of arguments for '{}' command", command.full_name()))
+}
+
+/// A command on several sorted sets has none.
+pub(in crate::dispatch) fn no_input_key(command: &Command) -> Error {
+    made(format!("ERR at least 1 input key is needed for '{}' command", command.name))
 }
 
 /// Whether an error says that the keys are not served here.

@@ -14,8 +14,6 @@ use larder_protocol::resp::{Command, Id, decimal};
 
 /// The highest bit that can be named, plus one: Redis's limit of strings of 512 MiB.
 const BITS_MAX: i64 = 1 << 32;
-/// Longest value that a client may make by parts. The limit is Redis's.
-pub(in crate::dispatch) const VALUE_BYTES_MAX: i64 = 512 << 20;
 /// One byte more than the longest word of an option has.
 const OPTION_BYTES_MAX: usize = 8;
 
@@ -311,9 +309,6 @@ impl<'a> ItemRequest<'_, 'a> {
                 if offset < 0 {
                     return Err(errors::OFFSET);
                 }
-                if !bytes.is_empty() && offset.saturating_add(bytes.len() as i64) > VALUE_BYTES_MAX {
-                    return Err(errors::TOO_LARGE);
-                }
                 (self.edit(Change::Overwrite { offset: offset as u64, bytes }), Form::Number)
             }
             Id::Setbit => {
@@ -340,8 +335,8 @@ impl<'a> ItemRequest<'_, 'a> {
                 (self.edit(Change::Add(delta)), Form::Number)
             }
             Id::Incrbyfloat => {
-                let delta = room.insert(Decimal::read(self.word(1)).ok_or(errors::NOT_FLOAT)?);
-                (self.edit(Change::AddDecimal(delta)), Form::Number)
+                *room = Decimal::read(self.word(1));
+                (self.edit(Change::AddDecimal(room.as_ref())), Form::Number)
             }
             _ => return Err(errors::SYNTAX),
         })
@@ -391,7 +386,7 @@ impl<'a> ItemRequest<'_, 'a> {
             Id::Pexpiretime => (self.look(Part::Description), Form::ExpireTime { in_seconds: false, moment }),
             Id::Type => (self.look(Part::Presence), Form::Type),
             Id::LarderItem => (self.look(Part::Description), Form::Item { moment }),
-            Id::ObjectEncoding => (self.look(Part::Description), Form::Encoding),
+            Id::ObjectEncoding => (self.look(Part::Encoding), Form::Encoding),
             Id::ObjectFreq => (self.look(Part::Description), Form::Warmth),
             Id::ObjectIdletime => (self.look(Part::Description), Form::IdleTime),
             Id::ObjectRefcount => (self.look(Part::Presence), Form::OneOrNull),
@@ -503,7 +498,7 @@ fn bit_range(words: &[&[u8]]) -> Result<BitRange, Error> {
 }
 
 /// `[NX|XX|GT|LT]`.
-fn expire_condition(words: &[&[u8]]) -> Result<ExpireIf, Error> {
+pub(super) fn expire_condition(words: &[&[u8]]) -> Result<ExpireIf, Error> {
     let mut condition = ExpireIf::default();
     for word in words {
         match lower(word)[..] {

@@ -25,7 +25,7 @@ const KEYS_AT_ONCE: usize = 256;
 /// Steps after which a key by chance is looked for in memory: some thousand keys of flash were none of the client's.
 const RANDOM_STEPS_MAX: u32 = 16;
 /// The types that Redis has.
-const TYPES: [&[u8]; 6] = [b"string", b"list", b"set", b"zset", b"hash", b"stream"];
+const TYPES: [&str; 6] = ["string", "list", "set", "zset", "hash", "stream"];
 
 impl Resp {
     /// Executes a command on all keys; `None` = it is none. `args` = what follows the command and its subcommand.
@@ -139,7 +139,7 @@ impl Resp {
         if !self.server.in_effect().dump_enabled {
             return Err(errors::KEYS_DISABLED);
         }
-        let (mut pattern, mut count, mut is_empty_type) = (None, SCAN_COUNT, false);
+        let (mut pattern, mut count, mut type_name) = (None, SCAN_COUNT, None);
         while let Some(option) = args.next() {
             let value = args.next();
             match (&option.to_ascii_lowercase()[..], value) {
@@ -153,9 +153,9 @@ impl Resp {
                     }
                 }
                 (b"type", Some(value)) => {
-                    let found = TYPES.iter().find(|name| name.eq_ignore_ascii_case(value));
+                    let found = TYPES.into_iter().find(|name| name.as_bytes().eq_ignore_ascii_case(value));
                     let unknown = || errors::about("ERR unknown type name '", value, "'");
-                    is_empty_type = *found.ok_or_else(unknown)? != b"string";
+                    type_name = Some(found.ok_or_else(unknown)?);
                 }
                 (b"novalues", _) => return Err(errors::NO_VALUES),
                 (b"noscores", _) => return Err(errors::NO_SCORES),
@@ -163,7 +163,7 @@ impl Resp {
             }
         }
         let least = usize::try_from(count).unwrap_or(usize::MAX);
-        let wanted = WantedKeys::Scanned { pattern, is_empty_type, least };
+        let wanted = WantedKeys::Scanned { pattern, type_name, least };
         self.begin_collecting(executor, connection, executor.tour_at(cursor), wanted)
     }
 
@@ -249,11 +249,11 @@ impl Resp {
         let at_once = if let WantedKeys::Scanned { least, .. } = wanted { *least } else { KEYS_AT_ONCE };
         let is_named_once = executor.has_flash() && !matches!(wanted, WantedKeys::Scanned { .. });
         let is_alone = session.transaction.is_some();
-        let toured = executor.find_keys(tour, at_once, is_alone, &mut |key, cas, hash| {
+        let toured = executor.find_keys(tour, at_once, is_alone, &mut |key, met_item| {
             let Some(key) = shown_to(own_keys.as_deref(), key) else { return false };
-            if wanted.includes(key, *count)
-                && fleet.is_none_or(|fleet| fleet.shows(key, cas))
-                && (!is_named_once || met.insert(hash))
+            if wanted.includes(key, met_item.kind, *count)
+                && fleet.is_none_or(|fleet| fleet.shows(key, met_item.cas))
+                && (!is_named_once || met.insert(met_item.hash))
             {
                 *count += 1;
                 match wanted {
@@ -308,7 +308,7 @@ impl Resp {
 }
 
 /// A number as C's `strtoull` reads it, but not a negative one.
-fn cursor(text: &[u8]) -> Option<u64> {
+pub(super) fn cursor(text: &[u8]) -> Option<u64> {
     let text =
         std::str::from_utf8(text).ok()?.trim_start_matches(|letter: char| letter.is_ascii_whitespace());
     text.parse().ok()

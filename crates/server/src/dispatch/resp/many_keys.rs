@@ -30,6 +30,7 @@ const KEYS_AT_ONCE: usize = 256;
 
 impl Resp {
     /// Does the same with each key of a request, and answers with the sum, or with a value for each.
+    #[inline(never)]
     pub(super) fn run_on_each_key(
         &mut self,
         executor: &mut Executor,
@@ -80,7 +81,7 @@ impl Resp {
                 counts = counts_as_one(&outcome);
                 failure = failure_of(&outcome);
                 match outcome {
-                    Outcome::Looked(Looked::NoMemory) if shows_values => {
+                    Outcome::Looked(Looked::NoMemory | Looked::WrongKind) if shows_values => {
                         words::null(output.buffer(), version);
                         b""
                     }
@@ -122,6 +123,7 @@ impl Resp {
     }
 
     /// `MSETNX`: stores all values if none of the keys has one, alone.
+    #[inline(never)]
     pub(super) fn set_all_or_none(
         &mut self,
         executor: &mut Executor,
@@ -170,6 +172,7 @@ impl Resp {
     }
 
     /// `RENAME`, `RENAMENX`, `COPY` and `MOVE`, alone: nobody sees the item under both keys or under none.
+    #[inline(never)]
     pub(super) fn copy_item(
         &mut self,
         executor: &mut Executor,
@@ -334,6 +337,6 @@ fn counts_as_one(outcome: &Outcome<'_>) -> bool {
         outcome,
         Outcome::Stored(StoreOutcome::Stored { .. })
             | Outcome::Edited(EditOutcome::Done)
-            | Outcome::Looked(Looked::Present | Looked::Number(_) | Looked::Value(_))
+            | Outcome::Looked(Looked::Present(_) | Looked::WrongKind | Looked::Number(_) | Looked::Value(_))
     )
 }

@@ -32,6 +32,7 @@ mod channels;
 mod check;
 mod client_list;
 mod clients;
+mod collections;
 mod compose;
 mod config;
 mod connection_commands;

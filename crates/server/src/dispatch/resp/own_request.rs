@@ -1,7 +1,7 @@
 //! Requests of a user with a namespace, with the namespace before their keys.
 
 use crate::dispatch::own_keys::OwnKeys;
-use larder_protocol::resp::{Args, Command, command_of, compose as words};
+use larder_protocol::resp::{Args, Command, Keys, command_of, compose as words};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -13,10 +13,11 @@ pub(super) fn own_request<'r>(
     room: &'r mut Vec<u8>,
 ) -> Args<'r> {
     let prefix = own.prefix();
-    let (keys, here) = (command_of(args).map(|command| command.keys), args.len());
+    let here = args.len();
+    let is_key = command_of(args).map(|command| command.keys.places(args, count));
     room.clear();
     for (place, word) in args.enumerate() {
-        match keys.is_some_and(|keys| keys.has(place, count)) {
+        match is_key.as_ref().is_some_and(|is_key| is_key(place)) {
             true => {
                 words::bulk_head(room, prefix.len() + word.len());
                 room.extend_from_slice(prefix);
@@ -36,7 +37,7 @@ pub(super) fn item_keys<'a>(
     command: &Command,
     args: Args<'a>,
 ) -> impl Iterator<Item = Cow<'a, [u8]>> + Clone {
-    let own = own.filter(|_| command.keys.number > 0);
+    let own = own.filter(|_| command.keys == Keys::COUNTED);
     command.keys.of(args).map(move |key| match own {
         Some(own) => Cow::Owned([own.prefix(), key].concat()),
         None => Cow::Borrowed(key),

@@ -48,7 +48,9 @@ impl Work<'_> {
     pub(in crate::dispatch) fn may_need_room(&self) -> bool {
         match self {
             Work::Call(Call { command: Some(command), .. }) => {
+                // A collection that shrinks is written anew, too.
                 command.has(flags::DENYOOM)
+                    || command.has(flags::COLLECTION) && command.has(flags::WRITE)
                     || matches!(
                         command.id,
                         Id::Exec | Id::Move | Id::Rename | Id::Renamenx | Id::Eval | Id::Evalsha
@@ -135,7 +137,7 @@ pub(super) fn words_of(args: Args<'_>) -> Words<'_> {
 }
 
 /// The words of a request that follow its first ones.
-#[inline]
+#[inline(always)]
 pub(super) fn after(mut args: Args<'_>, count: usize) -> Args<'_> {
     (0..count).for_each(|_| _ = args.next());
     args

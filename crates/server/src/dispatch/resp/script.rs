@@ -79,6 +79,7 @@ impl Resp {
     }
 
     /// `EVAL` and its like.
+    #[inline(never)]
     pub(super) fn run_script(
         &mut self,
         executor: &mut Executor,

@@ -19,6 +19,7 @@ const SLOW_SHOWN: i64 = 10;
 
 impl Resp {
     /// Executes a request that is not about one item.
+    #[inline(never)]
     pub(super) fn run_on_server(
         &mut self,
         executor: &mut Executor,

@@ -13,7 +13,7 @@ use super::worker::Resp;
 use crate::dispatch::execute::Executor;
 use crate::dispatch::operation::ItemKey;
 use larder_cache::Hearer;
-use larder_protocol::resp::{Args, Command, Id, compose as words, decimal, flags};
+use larder_protocol::resp::{Args, Command, Id, Keys, compose as words, decimal, flags};
 use std::sync::Arc;
 
 /// The most prefixes of one connection.
@@ -323,7 +323,9 @@ impl Resp {
         let Some(session) = &connection.session else { return };
         // Those on several keys note them one by one.
         let is_by_key = matches!(command.id, Id::Mget | Id::Exists | Id::Touch);
-        if command.has(flags::READONLY) && command.keys.step != 0 && !is_by_key && session.remembers_reads() {
+        // A script has read what its commands have read.
+        let has_keys = !command.keys.are_none() && command.keys != Keys::COUNTED;
+        if command.has(flags::READONLY) && has_keys && !is_by_key && session.remembers_reads() {
             let Resp { shared, rooms: [room, _], .. } = self;
             for key in command.keys.of(args) {
                 let item = room.item_key(key, |key| executor.hash(key));

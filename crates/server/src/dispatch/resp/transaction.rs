@@ -122,6 +122,7 @@ impl Resp {
     }
 
     /// `EXEC`.
+    #[inline(never)]
     pub(super) fn execute_transaction(
         &mut self,
         executor: &mut Executor,
@@ -173,9 +174,10 @@ impl Resp {
     /// Executes one command of a transaction, which was checked when it was queued.
     fn execute_queued(&mut self, executor: &mut Executor, connection: &mut Connection, args: Args<'_>) {
         let Some(command) = command_of(args) else { return };
-        // What changes nothing is not executed any more when the replies are too many; what does gives a short reply.
+        // What changes nothing is not executed any more when the replies are too many, nor what shows what it takes
+        // away; all other commands give short replies.
         let is_full = connection.output.len() > self.request_bytes_max();
-        if is_full && !command.has(flags::WRITE) {
+        if is_full && (!command.has(flags::WRITE) || shows_what_goes(command.id)) {
             say_error(&mut connection.output, &errors::REPLIES_TOO_LARGE);
             return;
         }
@@ -223,4 +225,20 @@ impl Resp {
         connection.set_rights(self.server.rights_without_login());
         self.choose_database(connection, 0);
     }
+}
+
+/// Whether a command shows what it takes away, or replaces.
+fn shows_what_goes(id: Id) -> bool {
+    matches!(
+        id,
+        Id::Getdel
+            | Id::Getset
+            | Id::Getex
+            | Id::Hgetdel
+            | Id::Hgetex
+            | Id::Spop
+            | Id::Zpopmin
+            | Id::Zpopmax
+            | Id::Zmpop
+    )
 }

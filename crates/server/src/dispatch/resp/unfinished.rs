@@ -1,8 +1,9 @@
 //! What a connection is in the middle of when a request takes several turns: a large argument, keys of all buckets.
 
+use super::compose::type_of;
 use super::glob::Pattern;
 use crate::io::Charge;
-use larder_cache::{KeyHash, Tour, Upload};
+use larder_cache::{KeyHash, Kind, Tour, Upload};
 use larder_protocol::resp::{Resume, slot_of};
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -89,19 +90,20 @@ pub(super) enum WantedKeys {
     /// Any one, chosen by a random number.
     Any(u64),
     /// Those of one step of `SCAN`: `None` = all.
-    Scanned { pattern: Option<Pattern>, is_empty_type: bool, least: usize },
+    Scanned { pattern: Option<Pattern>, type_name: Option<&'static str>, least: usize },
 }
 
 impl WantedKeys {
     /// Whether a key is one of these, if `count` were found before it.
-    pub(super) fn includes(&self, key: &[u8], count: usize) -> bool {
+    pub(super) fn includes(&self, key: &[u8], kind: Kind, count: usize) -> bool {
         match self {
             WantedKeys::Matching(pattern) => pattern.matches(key),
             WantedKeys::OfSlot { slot, most } => count < *most && slot_of(key) == *slot,
             WantedKeys::CountedOfSlot(slot) => slot_of(key) == *slot,
             WantedKeys::Any(_) => true,
-            WantedKeys::Scanned { pattern, is_empty_type, .. } => {
-                !is_empty_type && pattern.as_ref().is_none_or(|pattern| pattern.matches(key))
+            WantedKeys::Scanned { pattern, type_name, .. } => {
+                type_name.is_none_or(|name| name == type_of(kind))
+                    && pattern.as_ref().is_none_or(|pattern| pattern.matches(key))
             }
         }
     }

@@ -17,7 +17,7 @@ use super::worker::Resp;
 use crate::dispatch::execute::{Executor, UploadEnd};
 use crate::dispatch::item_key::is_plain;
 use crate::dispatch::operation::{Change, ItemKey, OldItem, Operation, StoreItem};
-use crate::dispatch::outcome::Outcome;
+use crate::dispatch::outcome::{EditOutcome, Outcome};
 use crate::dispatch::progress::Busy;
 use crate::dispatch::window::Progressed;
 use crate::io::{Buffers, Charge, Ready};
@@ -190,9 +190,12 @@ impl Resp {
                 let outcome =
                     executor.finish_upload(connection.progress.fd, upload, store, UploadEnd::Complete);
                 let outcome = match outcome {
-                    // What memcached calls not stored: the value would be too long.
+                    // What memcached calls not stored: it is a collection, or the value would be too long.
                     Outcome::Stored(StoreOutcome::NotStored) if command.id == Id::Append => {
-                        Outcome::Stored(StoreOutcome::TooLarge)
+                        match executor.is_collection(&item) {
+                            true => Outcome::Edited(EditOutcome::WrongKind),
+                            false => Outcome::Stored(StoreOutcome::TooLarge),
+                        }
                     }
                     outcome => outcome,
                 };
