@@ -256,15 +256,29 @@ impl Resp {
                 hints.are_outdated = true;
                 self.run_script(executor, connection, command, args)
             }
-            _ if command.has(flags::COLLECTION) => {
-                self.run_on_collections(executor, connection, command, args, hash, hints)
-            }
-            _ if command.keys.are_none() || command.id == Id::Watch => {
-                hints.are_outdated = true;
-                self.run_on_server(executor, connection, command, args)
+            _ if command.keys.step == 0 || command.id == Id::Watch || command.has(flags::COLLECTION) => {
+                self.run_on_others(executor, connection, command, args, hash, hints)
             }
             _ => self.run_on_item(executor, connection, command, args, hash, hints),
         }
+    }
+
+    /// Executes a request on collections, or on the server.
+    #[inline(never)]
+    fn run_on_others(
+        &mut self,
+        executor: &mut Executor,
+        connection: &mut Connection,
+        command: &'static Command,
+        args: Args<'_>,
+        hash: KeyHash,
+        hints: &mut Hints,
+    ) -> Progressed {
+        if command.has(flags::COLLECTION) {
+            return self.run_on_collections(executor, connection, command, args, hash, hints);
+        }
+        hints.are_outdated = true;
+        self.run_on_server(executor, connection, command, args)
     }
 
     /// Executes a request on one item.

@@ -54,7 +54,6 @@ struct Asked<'t> {
 
 impl Resp {
     /// Executes a command on collections.
-    #[inline(never)]
     pub(super) fn run_on_collections(
         &mut self,
         executor: &mut Executor,

@@ -306,35 +306,33 @@ impl Several<'_> {
 
     /// `SMOVE`.
     fn move_member(&mut self, from: &[u8], to: &[u8], member: &[u8]) -> Result<Progressed, Error> {
-        let has = |source: &Option<Source>, unix_ms: u64| {
-            let present = source.as_ref().and_then(|source| source.read(unix_ms));
-            present.is_some_and(|present| present.has(member))
-        };
         let source = self.source(from, SET)?;
-        let is_there = has(&source, self.unix_ms);
-        if source.is_some() {
+        let present = source.as_ref().and_then(|source| source.read(self.unix_ms));
+        let is_there = present.is_some_and(|present| present.has(member));
+        if present.is_some() {
             self.source(to, SET)?;
         }
-        out::integer(self.output.buffer(), i64::from(is_there));
-        if !is_there || from == to {
-            return Ok(Progressed::Request);
-        }
-        let is_done = self.change(to, Kind::Set, false, &|present, next, _| {
-            let mut editor = Editor::new(Kind::Set, present, 1);
-            match editor.put(Entry::member(member)) {
-                None => finish(editor, next),
-                Some(_) => Ok(Rewritten::Same),
-            }
-        })?;
-        let is_done = is_done
-            && self.change(from, Kind::Set, false, &|present, next, _| {
-                let mut editor = Editor::new(Kind::Set, present, 0);
+        // A request that waits in its middle is executed again: what it has done then is done again.
+        let is_done = !is_there
+            || from == to
+            || self.change(to, Kind::Set, false, &|present, next, _| {
+                let mut editor = Editor::new(Kind::Set, present, 1);
+                match editor.put(Entry::member(member)) {
+                    None => finish(editor, next),
+                    Some(_) => Ok(Rewritten::Same),
+                }
+            })? && self.change(from, Kind::Set, false, &|present, next, _| {
+                let mut editor = Editor::new(Kind::Set, present, 1);
                 match editor.remove(member) {
                     None => Ok(Rewritten::Same),
                     Some(_) => finish(editor, next),
                 }
             })?;
-        if is_done { Ok(Progressed::Request) } else { Err(errors::NO_MEMORY) }
+        if !is_done {
+            return Ok(Progressed::Waits);
+        }
+        out::integer(self.output.buffer(), i64::from(is_there));
+        Ok(Progressed::Request)
     }
 
     /// `ZMPOP`.
