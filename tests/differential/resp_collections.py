@@ -314,7 +314,7 @@ class Collections:
             (2, lambda: [b"ZRANGEBYLEX", key(), bound(), bound()] + self.limit() + self.with_scores(0.03)),
             (2, lambda: [b"ZREVRANGEBYLEX", key(), bound(), bound()] + self.limit()),
             (2, lambda: [b"ZLEXCOUNT", key(), bound(), bound()]),
-            (2, lambda: [b"ZREMRANGEBYLEX", key(), bound(), bound()]),
+            (2, lambda: [b"ZREMRANGEBYLEX", self.pick(TEXTS), bound(), bound()]),
             (1, lambda: [b"ZRANGESTORE", self.pick(TEXTS), self.pick(TEXTS)] + self.by_text()),
             (1, lambda: [self.pick((b"COPY", b"RENAME")), self.pick(TEXTS), self.pick(TEXTS)]),
             (1, lambda: [self.pick((b"ZPOPMIN", b"ZPOPMAX")), self.pick(TEXTS)]),

@@ -728,25 +728,33 @@ class FieldTimes(CollectionsCase):
         self.assertEqual(say(self.door, "HSET h a 4"), 1)
         self.assertEqual(say(self.door, "HTTL h FIELDS 3 a b c"), [-1, -2, -1])
 
-    def test_a_hash_ends_with_the_last_of_its_fields(self):
-        say(self.door, "HSET h a 1 b 2")
-        say(self.door, "HEXPIRE h 100 FIELDS 1 a")
-        self.assertEqual(say(self.door, "TTL h"), -1)
-        say(self.door, "HEXPIRE h 1000 FIELDS 1 b")
-        self.assertTrue(900 < say(self.door, "TTL h") <= 1000)
-        say(self.door, "HPERSIST h FIELDS 1 b")
-        self.assertEqual(say(self.door, "TTL h"), -1)
-        say(self.door, "HEXPIRE h 1000 FIELDS 1 b")
-        say(self.door, "HSET h c 3")
-        self.assertEqual(say(self.door, "TTL h"), -1)
-        say(self.door, "EXPIRE h 50")
-        say(self.door, "HDEL h c")
-        self.assertTrue(40 < say(self.door, "TTL h") <= 50)
-        say(self.door, "DEL h")
+    def test_a_hash_keeps_its_own_lifetime(self):
         say(self.door, "HSET h a 1")
-        say(self.door, "HPEXPIRE h 30 FIELDS 1 a")
-        until(lambda: say(self.door, "EXISTS h") == 0, "the hash ends")
-        self.assertEqual([say(self.door, "SETNX h v"), say(self.door, "TTL h")], [1, -1])
+        say(self.door, "EXPIRE h 1000")
+        say(self.door, "HEXPIRE h 100 FIELDS 1 a")
+        self.assertTrue(900 < say(self.door, "TTL h") <= 1000)
+        say(self.door, "HSET h b 2")
+        self.assertTrue(900 < say(self.door, "TTL h") <= 1000)
+        say(self.door, "HPERSIST h FIELDS 1 a")
+        self.assertTrue(900 < say(self.door, "TTL h") <= 1000)
+        self.assertEqual([say(self.door, "PERSIST h"), say(self.door, "TTL h")], [1, -1])
+
+    def test_a_hash_is_over_with_the_last_of_its_fields(self):
+        looks = (("EXISTS h", 0), ("TYPE h", b"none"), ("TTL h", -2), ("PERSIST h", 0), ("EXPIRE h 100", 0),
+                 ("HLEN h", 0), ("HGETALL h", []), ("STRLEN h", 0), ("GETDEL h", None), ("APPEND h v", 1),
+                 ("INCR h", 1), ("SADD h m", 1), ("ZADD h 1 m", 1), ("SET h v GET", None), ("COPY h other", 0),
+                 ("RENAME h other", b"-ERR no such key"), ("OBJECT ENCODING h", None), ("DEL h", 0), ("GET h", None),
+                 ("COPY full h", 1), ("RENAMENX full h", 1), ("HSET h b 2", 1), ("HSETNX h b 2", 1))
+        for line, reply in looks:
+            say(self.door, "FLUSHALL")
+            say(self.door, "HSET full a 1")
+            say(self.door, "HSET h a 1 c 2")
+            say(self.door, "EXPIRE h 1000")
+            say(self.door, "HPEXPIRE h 10 FIELDS 2 a c")
+            until(lambda: say(self.door, "HPTTL h FIELDS 1 a") == [-2], "the fields end")
+            self.assertEqual(say(self.door, line), reply, line)
+            if "other" not in line and reply != 0:
+                self.assertIn(say(self.door, "TTL h"), (-1, -2), line)
 
     def test_times_that_are_far_away(self):
         say(self.door, "HSET h a 1")

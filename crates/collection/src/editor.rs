@@ -72,14 +72,6 @@ impl<'a> Editor<'a> {
         self.len() == 0
     }
 
-    /// As [`Collection::until_ms`], of the next value.
-    pub fn until_ms(&self) -> u64 {
-        match &self.changes {
-            Changes::Many(table) => table.until_ms(),
-            Changes::One(..) => 0,
-        }
-    }
-
     /// Whether a value can hold what there is.
     pub fn fits(&self) -> bool {
         self.len() <= ENTRIES_MAX && u32::try_from(self.data_bytes()).is_ok()

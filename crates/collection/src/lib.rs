@@ -193,16 +193,6 @@ impl<'a> Collection<'a> {
         self.spans(place..place + 1)
     }
 
-    /// When the last of its fields ends, in milliseconds since 1970; 0 = some field lives as long as the hash.
-    pub fn until_ms(&self) -> u64 {
-        let times = (0..self.count).map(|place| self.time(place));
-        if self.times.is_empty() || times.clone().any(|time| time == 0) {
-            0
-        } else {
-            times.max().unwrap_or(0)
-        }
-    }
-
     fn time(&self, place: usize) -> u64 {
         if self.times.is_empty() { 0 } else { u64::from_le_bytes(chunk(self.times, place)) }
     }
@@ -277,6 +267,19 @@ impl<'a> Collection<'a> {
         }
         low
     }
+}
+
+/// Whether all fields of a hash have a time, and all are past. `part` copies a part of the value: most have no times,
+/// and need not be read as a whole.
+pub fn is_past(part: impl Fn(Range<usize>) -> Vec<u8>, now_ms: u64) -> bool {
+    let head = part(0..HEAD_BYTES);
+    let Some((format, count)) = head.split_first() else { return false };
+    let count = count.iter().rev().fold(0, |count, byte| count << 8 | usize::from(*byte));
+    let from = HEAD_BYTES + count * (1 + end_bytes(format & WIDE != 0));
+    let are_past = |times: Vec<u8>| {
+        (0..count).all(|place| (1..=now_ms).contains(&u64::from_le_bytes(chunk(&times, place))))
+    };
+    format & TIMED != 0 && are_past(part(from..from + count * TIME_BYTES))
 }
 
 fn end_bytes(is_wide: bool) -> usize {

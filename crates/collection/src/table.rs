@@ -70,11 +70,6 @@ impl<'a> Table<'a> {
         self.count
     }
 
-    pub(super) fn until_ms(&self) -> u64 {
-        let times = self.entries.iter().flatten().map(|entry| entry.until_ms);
-        if self.timed < self.count { 0 } else { times.max().unwrap_or(0) }
-    }
-
     pub(super) fn data_bytes(&self) -> usize {
         self.data_bytes
     }

@@ -332,9 +332,8 @@ pub(super) struct Rewrite<'a> {
 pub(super) enum Rewritten {
     /// It stays as it is.
     Same,
-    /// It has the value that was made. All fields have a time, and the last one ends then, in milliseconds since 1970;
-    /// 0 = some field has none.
-    Next { until_ms: u64 },
+    /// It has the value that was made.
+    Next,
     /// Nothing is left of it.
     Gone,
 }
@@ -457,7 +456,7 @@ impl<'a> Operation<'a> {
     /// Whether the outcome of the operation follows from the value of the present item.
     pub(super) fn depends_on_value(&self) -> bool {
         match self {
-            Operation::Look(Look { part: Part::Collection(..), .. }) => true,
+            Operation::Look(Look { part: Part::Collection(..), .. }) | Operation::Copy(_) => true,
             Operation::Edit(_, change) => match change {
                 Change::Rewrite(rewrite) => !rewrite.replaces,
                 Change::Append(_) | Change::Overwrite { .. } | Change::SetBit { .. } => true,

@@ -32,10 +32,10 @@ pub(super) struct Progress {
     pub(super) waits: bool,
     /// Keys that were asked of flash for the requests at the front of the input, in the order they were asked for.
     pub(super) reads: Vec<PendingRead>,
-    /// Hashes of keys that requests needed in memory and flash was found not to have, since the connection last had
-    /// nothing to wait for, with their stamps before the reads. Without them a request that looks several times would
-    /// read a deleted key, or one of a false match, again and again.
-    pub(super) absent: Option<HashMap<KeyHash, Stamp>>,
+    /// Hashes of keys that requests needed in memory, since the connection last had nothing to wait for, with their
+    /// stamps before the reads: flash was found not to have them, or (`true`) memory could not take what it has.
+    /// Without them a request that looks several times would read such a key again and again.
+    pub(super) absent: Option<HashMap<KeyHash, (Stamp, bool)>>,
     /// How far those reads are. It is made with the first read.
     pub(super) group: Option<Rc<ReadGroup>>,
     /// When the failed login at the front of the input is answered, in ticks of the worker.

@@ -91,7 +91,11 @@ impl Executor {
             _ => &[][..],
         };
         // A copy of a large value takes memory beside the columns while it is made.
-        let (made, large, is_collection) = self.bytes_made(key, change);
+        let (mut made, mut large, mut is_collection) = self.bytes_made(key, change);
+        let asks_for_hash = matches!(change, Change::Rewrite(rewrite) if rewrite.kind == Kind::Hash);
+        if is_collection && !asks_for_hash && self.end_if_over(key) {
+            (made, large, is_collection) = self.bytes_made(key, change);
+        }
         let fits = made <= VALUE_BYTES_MAX && self.worker.fits(key.key.len(), made as u64);
         if !fits && made > large {
             let outcome = if is_collection { EditOutcome::WrongKind } else { EditOutcome::TooLarge };
@@ -226,6 +230,8 @@ impl Executor {
     /// Copies an item to another key.
     pub(super) fn copy(&mut self, copy: &CopyItem<'_>) -> Copied {
         let CopyItem { from, to, replaces, moves } = *copy;
+        self.end_if_over(&from);
+        self.end_if_over(&to);
         let Some(hit) =
             self.worker.peek(from.hash, from.key).filter(|hit| has_head(&self.worker, hit, from.head))
         else {
@@ -406,28 +412,22 @@ impl Decision<'_> {
         if kept.is_some_and(|present| present.hit.item.kind() != kind) {
             return self.refuse(Refused::WrongKind);
         }
-        // An item ends with the last of its fields.
-        let (to_clock_ms, own) = (self.now_ms - unix_ms as i64, kept.map(|present| present.hit.expiry()));
-        let end = |until_ms: u64| (until_ms != 0).then(|| Expiry::at_ms(until_ms as i64 + to_clock_ms));
-        let (mut is_over, mut own) = (false, own.filter(|own| *own != Expiry::NEVER));
+        // Of a hash whose fields are all past nothing is left, nor of its lifetime.
+        let mut is_over = false;
         let rewritten = match kept {
             None => make(None, self.buffer),
             Some(present) => present.with_value(|value| {
                 let collection = Collection::read(kind, value, unix_ms);
-                let ended = collection.and_then(|collection| end(collection.until_ms()));
-                own = own.filter(|own| !ended.is_some_and(|ended| are_close(*own, ended)));
                 is_over = collection.is_none_or(|collection| collection.is_empty());
                 make(collection.filter(|_| !is_over), self.buffer)
             }),
         };
         self.seen.is_done = rewritten != Rewritten::Same;
         match rewritten {
-            // All its fields are past.
             Rewritten::Same if is_over => Edit::Remove,
             Rewritten::Same => Edit::Keep,
-            Rewritten::Next { until_ms } => {
-                let own = own.filter(|_| !is_over);
-                let expiry = [own, end(until_ms)].into_iter().flatten().min().unwrap_or(Expiry::NEVER);
+            Rewritten::Next => {
+                let expiry = kept.filter(|_| !is_over).map_or(Expiry::NEVER, |present| present.hit.expiry());
                 Edit::PutMade(Made { flags: Kind::COLLECTION_FLAGS, expiry, kind })
             }
             // Flash may have an item that could not be brought to memory.
@@ -503,12 +503,6 @@ impl Decision<'_> {
             kind: hit.item.kind(),
         })
     }
-}
-
-/// Whether two expiries are the same but for the second in which a process began.
-fn are_close(one: Expiry, other: Expiry) -> bool {
-    let ms = |expiry: Expiry| expiry.milliseconds().unwrap_or(i64::MAX);
-    ms(one).abs_diff(ms(other)) < 1000
 }
 
 /// Whether an item of expiry `old` may get the expiry `new`.

@@ -59,15 +59,23 @@ impl Executor {
         let read = progress.position_of(hash, key);
         // Memory may have got the key meanwhile, and most keys that memory lacks were never on flash. Where there is a
         // result, its stamp is looked at before it is used.
-        if read.is_none() && (!self.worker.flash_may_hold(hash, key) || self.is_known_absent(progress, hash))
-        {
-            return self.missed(hash, key);
+        let known = self.known(progress, hash).filter(|_| read.is_none());
+        if read.is_none() && (!self.worker.flash_may_hold(hash, key) || known.is_some()) {
+            progress.tries = 0;
+            return match self.missed(hash, key) {
+                Looked::Miss if known == Some(true) => Looked::NotBrought,
+                looked => looked,
+            };
         }
         let looked = self.look_further(progress, hash, key, read, need);
-        if matches!(looked, Looked::Waits) {
-            progress.waits = true;
-        } else {
-            progress.tries = 0;
+        match looked {
+            Looked::Waits => progress.waits = true,
+            Looked::NotBrought => {
+                let stamp = self.worker.flash_stamp(hash).unwrap_or_default();
+                progress.absent.get_or_insert_default().insert(hash, (stamp, true));
+                progress.tries = 0;
+            }
+            _ => progress.tries = 0,
         }
         looked
     }
@@ -93,7 +101,7 @@ impl Executor {
                     match result {
                         ReadResult::Done(result) => {
                             if result.is_none() && need == Need::Memory {
-                                progress.absent.get_or_insert_default().insert(hash, stamp);
+                                progress.absent.get_or_insert_default().insert(hash, (stamp, false));
                             }
                             result
                         }
@@ -151,10 +159,11 @@ impl Executor {
         }
     }
 
-    /// Whether flash was found to have nothing of a key, and nothing has happened under its hash since.
-    fn is_known_absent(&self, progress: &Progress, hash: KeyHash) -> bool {
-        let known = progress.absent.as_ref().and_then(|absent| absent.get(&hash).copied());
-        known.is_some_and(|stamp| Some(stamp) == self.worker.flash_stamp(hash))
+    /// Whether flash was found to have nothing of a key, or (`true`) something that memory could not take, and nothing
+    /// has happened under its hash since.
+    fn known(&self, progress: &Progress, hash: KeyHash) -> Option<bool> {
+        let (stamp, has_it) = *progress.absent.as_ref()?.get(&hash)?;
+        (Some(stamp) == self.worker.flash_stamp(hash)).then_some(has_it)
     }
 
     /// Flash has nothing of the key. Another worker may have brought the item to memory since this one looked there.
@@ -314,8 +323,11 @@ impl Executor {
         drop(charge);
         progress.busy = Some(Busy::Promoting(promoting));
         self.continue_promoting(progress);
-        // The item is in memory if all went well and nothing had to be waited for.
-        if progress.busy.is_some() { Looked::Waits } else { Looked::Promoted }
+        match progress.busy.is_some() {
+            true => Looked::Waits,
+            false if self.worker.peek(hash, key).is_some() => Looked::Promoted,
+            false => Looked::NotBrought,
+        }
     }
 
     /// Goes on with a value in parts: takes in the part that has come, and asks for the next.
@@ -338,8 +350,11 @@ impl Executor {
                     return;
                 }
                 PartStep::Missing => {
-                    self.worker.abandon_promotion(promoting.promotion);
-                    progress.tries = TRIES_MAX;
+                    let Promoting { promotion, hash, key, found, .. } = *promoting;
+                    self.worker.abandon_promotion(promotion);
+                    // Where the item has changed meanwhile, it is looked for once more.
+                    let is_current = self.worker.is_current(hash, &key, &found);
+                    progress.tries = if is_current { TRIES_MAX } else { progress.tries + 1 };
                     return;
                 }
             }

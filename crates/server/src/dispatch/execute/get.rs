@@ -2,6 +2,7 @@
 
 use super::Executor;
 use super::flash::Looked;
+use super::parts::is_over;
 use crate::dispatch::operation::{Create, Get, ItemKey, Need, Read, Recache, ValueWanted};
 use crate::dispatch::outcome::{
     ComposeGet, FoundItem, GetOutcome, ItemDetails, ItemValue, Outcome, ReadOutcome, Tail,
@@ -71,7 +72,8 @@ impl Executor {
         composer: impl ComposeGet,
     ) {
         if hit.item.kind().is_collection() {
-            composer.compose(GetOutcome::WrongKind);
+            let is_over = is_over(&self.worker, hit, &[], self.unix_ms());
+            composer.compose(if is_over { GetOutcome::Miss } else { GetOutcome::WrongKind });
             return;
         }
         match self.shown_value(hit) {

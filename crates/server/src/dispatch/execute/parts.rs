@@ -7,9 +7,10 @@ use crate::dispatch::output::OUTPUT_SOFT_BYTES;
 use crate::dispatch::prefixes::PrefixEvent;
 use crate::dispatch::progress::{Progress, ValueSource};
 use crate::io::Charge;
-use larder_cache::{Hit, Kind, State, Value, Worker};
-use larder_collection::{Collection, Entry};
+use larder_cache::{Edit, Hit, Kind, State, Value, Worker};
+use larder_collection::{Collection, Entry, is_past};
 use larder_protocol::resp::decimal;
+use std::ops::Range;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// A value of up to this number of bytes is shown with a description.
@@ -48,6 +49,14 @@ impl Executor {
                     self.worker.note_miss(key.hash, key.key);
                 }
             }
+        }
+        // Whoever asks for a hash sees that it is empty.
+        let may_be_over = !matches!(part, Part::Collection(kinds, _) if kinds.contains(&Kind::Hash));
+        if may_be_over && hit.as_ref().is_some_and(|hit| is_over(&self.worker, hit, key.head, self.unix_ms()))
+        {
+            self.end_if_over(&key);
+            compose(Outcome::Looked(Looked::Absent));
+            return;
         }
         let Some(hit) = hit else {
             compose(Outcome::Looked(Looked::Absent));
@@ -89,7 +98,9 @@ impl Executor {
                 None => Looked::NoMemory,
             },
             Part::Presence => Looked::Present(kind),
-            Part::Encoding if kind.is_collection() => Looked::Encoding(self.encoding_of(&hit, &key)),
+            Part::Encoding if kind.is_collection() => {
+                self.encoding_of(&hit, &key).map_or(Looked::NoMemory, Looked::Encoding)
+            }
             Part::Description | Part::Encoding => Looked::Description(self.description(&hit, &key, length)),
         };
         compose(Outcome::Looked(looked));
@@ -116,6 +127,25 @@ impl Executor {
             warmth: self.worker.warmth(key.hash, hit),
             bytes: self.worker.bytes_of(hit),
         }
+    }
+
+    /// The unix time of the present turn, in milliseconds.
+    pub(super) fn unix_ms(&self) -> u64 {
+        (self.now_ms() + self.clock().started_unix_s() * 1000).max(0) as u64
+    }
+
+    /// Ends a hash all of whose fields are past. Returns whether there was one.
+    #[cold]
+    pub(super) fn end_if_over(&mut self, key: &ItemKey<'_>) -> bool {
+        let (hit, unix_ms) = (self.worker.peek(key.hash, key.key), self.unix_ms());
+        let is_there = hit.is_some_and(|hit| is_over(&self.worker, &hit, key.head, unix_ms));
+        if is_there {
+            self.worker.edit(key.hash, key.key, [&[]; 2], &mut |worker, hit, _| match hit {
+                Some(hit) if is_over(worker, hit, key.head, unix_ms) => Edit::Remove,
+                _ => Edit::Keep,
+            });
+        }
+        is_there
     }
 
     /// Whether a key has a collection.
@@ -150,12 +180,12 @@ impl Executor {
         compose(Outcome::Looked(looked.map_or(Looked::Absent, Looked::Collection)));
     }
 
-    /// How Redis would encode a collection.
-    fn encoding_of(&self, hit: &Hit<'_>, key: &ItemKey<'_>) -> &'static str {
+    /// How Redis would encode a collection. `None` = there is no memory for a copy of it.
+    fn encoding_of(&self, hit: &Hit<'_>, key: &ItemKey<'_>) -> Option<&'static str> {
         let kind = hit.item.kind();
         let length = hit.value_bytes() as usize - key.head.len();
         let encoding = |value: &[u8]| Collection::read(kind, value, 0).map_or("", encoding);
-        self.with_part(hit, key.head.len(), length, encoding).unwrap_or_default()
+        self.with_part(hit, key.head.len(), length, encoding)
     }
 
     fn show_value(
@@ -265,6 +295,19 @@ pub(super) fn has_head(worker: &Worker, hit: &Hit<'_>, head: &[u8]) -> bool {
     let mut own = Vec::with_capacity(head.len());
     worker.copy_part(hit, 0, head.len(), &mut own);
     own == head
+}
+
+/// Whether the item is a hash all of whose fields are past.
+#[inline]
+pub(super) fn is_over(worker: &Worker, hit: &Hit<'_>, head: &[u8], unix_ms: u64) -> bool {
+    hit.item.kind() == Kind::Hash && {
+        let part = |places: Range<usize>| {
+            let mut bytes = Vec::with_capacity(places.len());
+            worker.copy_part(hit, head.len() + places.start, places.len(), &mut bytes);
+            bytes
+        };
+        is_past(part, unix_ms)
+    }
 }
 
 /// How Redis would encode a collection, by its defaults (`hash-max-listpack-entries` and the like).

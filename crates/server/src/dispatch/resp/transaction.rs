@@ -177,7 +177,7 @@ impl Resp {
         // What changes nothing is not executed any more when the replies are too many, nor what shows what it takes
         // away; all other commands give short replies.
         let is_full = connection.output.len() > self.request_bytes_max();
-        if is_full && (!command.has(flags::WRITE) || shows_what_goes(command.id)) {
+        if is_full && (!command.has(flags::WRITE) || shows_what_goes(command.id, args)) {
             say_error(&mut connection.output, &errors::REPLIES_TOO_LARGE);
             return;
         }
@@ -228,17 +228,11 @@ impl Resp {
 }
 
 /// Whether a command shows what it takes away, or replaces.
-fn shows_what_goes(id: Id) -> bool {
-    matches!(
-        id,
-        Id::Getdel
-            | Id::Getset
-            | Id::Getex
-            | Id::Hgetdel
-            | Id::Hgetex
-            | Id::Spop
-            | Id::Zpopmin
-            | Id::Zpopmax
-            | Id::Zmpop
-    )
+fn shows_what_goes(id: Id, args: Args<'_>) -> bool {
+    match id {
+        Id::Set => after(args, 3).any(|word| word.eq_ignore_ascii_case(b"get")),
+        Id::Getdel | Id::Getset | Id::Getex | Id::Hgetdel | Id::Hgetex => true,
+        Id::Spop | Id::Zpopmin | Id::Zpopmax | Id::Zmpop => true,
+        _ => false,
+    }
 }

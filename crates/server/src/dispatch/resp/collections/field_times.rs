@@ -148,10 +148,12 @@ impl Asked<'_> {
             out::array_head(reply, fields.len());
             for field in fields {
                 match editor.remove(field) {
-                    Some(gone) => out::bulk(reply, gone.value),
+                    Some(gone) => {
+                        is_changed = true;
+                        out::bulk(reply, gone.value);
+                    }
                     None => out::null(reply, version),
                 }
-                is_changed = editor.len() < present.map_or(0, |present| present.len());
             }
             if is_changed { finish(editor, next) } else { Ok(Rewritten::Same) }
         })

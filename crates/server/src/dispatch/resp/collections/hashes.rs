@@ -1,6 +1,6 @@
 //! Hashes.
 
-use super::{Asked, count_by_chance, finish, say_by_chance, whole};
+use super::{Asked, Searched, count_by_chance, finish, say_by_chance, whole};
 use crate::dispatch::decimal::Decimal;
 use crate::dispatch::operation::Rewritten;
 use crate::dispatch::resp::errors::{self, Error};
@@ -216,8 +216,9 @@ pub(super) fn say_values(
 ) -> Result<(), Error> {
     let from = reply.len();
     out::array_head(reply, fields.len());
+    let present = present.map(|present| Searched::new(present, fields.len()));
     for field in fields {
-        match present.and_then(|present| present.get(field)) {
+        match present.as_ref().and_then(|present| present.get(field)) {
             Some(entry) => out::bulk(reply, entry.value),
             None => out::null(reply, version),
         }

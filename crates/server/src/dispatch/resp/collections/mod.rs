@@ -30,6 +30,10 @@ use larder_cache::{KeyHash, Kind};
 use larder_collection::{Collection, Editor, Entry};
 use larder_protocol::resp::{Args, Command, Keys, Version, compose as out, decimal, flags};
 use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+
+/// With this number of searches, among this number of members, a map of them is made first.
+const SEARCHES_MIN: usize = 256;
 
 /// Arguments of a request, and those behind them.
 type Parts<'w, 'a> = (&'w [&'a [u8]], &'w [&'a [u8]]);
@@ -196,6 +200,27 @@ fn seen(outcome: Outcome<'_>) -> Result<Option<Collection<'_>>, Error> {
     }
 }
 
+/// A collection in which many fields are looked for.
+struct Searched<'c> {
+    collection: Collection<'c>,
+    places: Option<HashMap<&'c [u8], usize>>,
+}
+
+impl<'c> Searched<'c> {
+    /// `count` = how many fields are looked for.
+    fn new(collection: Collection<'c>, count: usize) -> Searched<'c> {
+        let is_worth_it = count >= SEARCHES_MIN && collection.len() >= SEARCHES_MIN;
+        Searched { collection, places: is_worth_it.then(|| collection.places()) }
+    }
+
+    fn get(&self, field: &[u8]) -> Option<Entry<'c>> {
+        match &self.places {
+            None => self.collection.get(field),
+            Some(places) => self.collection.at(*places.get(field)?),
+        }
+    }
+}
+
 /// Writes what an editor has made.
 fn finish(editor: Editor<'_>, value: &mut Vec<u8>) -> Result<Rewritten, Error> {
     if editor.is_empty() {
@@ -204,9 +229,8 @@ fn finish(editor: Editor<'_>, value: &mut Vec<u8>) -> Result<Rewritten, Error> {
     if !editor.fits() {
         return Err(errors::COLLECTION_TOO_LARGE);
     }
-    let until_ms = editor.until_ms();
     editor.write(value);
-    Ok(Rewritten::Next { until_ms })
+    Ok(Rewritten::Next)
 }
 
 /// Numbers by chance. A change that is made anew begins with the same ones.

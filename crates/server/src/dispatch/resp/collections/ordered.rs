@@ -2,7 +2,7 @@
 
 use super::hashes::{count_of_pairs, within};
 use super::ranges::{Range, score};
-use super::{Asked, Random, finish, say_by_chance};
+use super::{Asked, Random, Searched, finish, say_by_chance};
 use crate::dispatch::operation::Rewritten;
 use crate::dispatch::resp::errors::{self, Error};
 use crate::dispatch::window::Progressed;
@@ -25,8 +25,9 @@ impl Asked<'_> {
             }),
             (Id::Zmscore, _) => self.read(SORTED, |present, reply| {
                 out::array_head(reply, words.len());
+                let present = present.map(|present| Searched::new(present, words.len()));
                 for member in words {
-                    say_score(present.and_then(|present| present.get(member)), version, reply);
+                    say_score(present.as_ref().and_then(|present| present.get(member)), version, reply);
                 }
                 Ok(())
             }),

@@ -1,7 +1,7 @@
 //! Sets.
 
 use super::hashes::within;
-use super::{Asked, count_by_chance, finish, say_by_chance};
+use super::{Asked, Searched, count_by_chance, finish, say_by_chance};
 use crate::dispatch::operation::Rewritten;
 use crate::dispatch::resp::errors::{self, Error};
 use crate::dispatch::window::Progressed;
@@ -24,8 +24,10 @@ impl Asked<'_> {
             }),
             (Id::Smismember, _) => self.read(SET, |present, reply| {
                 out::array_head(reply, words.len());
+                let present = present.map(|present| Searched::new(present, words.len()));
                 for member in words {
-                    out::integer(reply, i64::from(present.is_some_and(|present| present.has(member))));
+                    let found = present.as_ref().and_then(|present| present.get(member));
+                    out::integer(reply, i64::from(found.is_some()));
                 }
                 Ok(())
             }),

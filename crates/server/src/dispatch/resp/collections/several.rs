@@ -3,7 +3,7 @@
 use super::ordered::{SORTED, ends, say_scored};
 use super::ranges::{Range, score};
 use super::sets::SET;
-use super::{Changed, Parts, finish, seen, whole};
+use super::{Changed, Parts, Searched, finish, seen, whole};
 use crate::dispatch::execute::Executor;
 use crate::dispatch::item_key::KeyRoom;
 use crate::dispatch::operation::{Look, Operation, Part, Rewritten};
@@ -21,25 +21,14 @@ use indexmap::IndexMap;
 use larder_cache::{Alone, Kind};
 use larder_collection::{Collection, Editor, Entry};
 use larder_protocol::resp::{Args, Command, Id, Version, compose as out, decimal, flags};
-use std::collections::HashMap;
 use std::sync::Arc;
 
-/// With this number of searches, among this number of members, a map of them is made first.
-const SEARCHES_MIN: usize = 256;
 const ANY_SET: &[Kind] = &[Kind::SortedSet, Kind::Set];
 
 /// A copy of a collection.
 struct Source {
     kind: Kind,
     value: Vec<u8>,
-}
-
-/// A collection in which many fields are looked for.
-struct Searched<'s> {
-    /// Which of the sources it is.
-    at: usize,
-    collection: Collection<'s>,
-    places: Option<HashMap<&'s [u8], usize>>,
 }
 
 /// What is made of several collections.
@@ -470,7 +459,7 @@ fn combined<'s>(what: Combined, sources: &[Option<Collection<'s>>], options: &Op
         Combined::Difference => {
             let others = sources.get(1..).unwrap_or_default().iter().flatten();
             let count = first.map_or(0, |first| first.len());
-            let others: Vec<Searched<'_>> = others.map(|other| Searched::new(0, *other, count)).collect();
+            let others: Vec<Searched<'_>> = others.map(|other| Searched::new(*other, count)).collect();
             let is_alone = |entry: &Entry<'_>| !others.iter().any(|other| other.get(entry.field).is_some());
             let scored =
                 |entry: Entry<'s>| Entry { score: options.score(0, kind_of(&first), &entry), ..entry };
@@ -479,35 +468,20 @@ fn combined<'s>(what: Combined, sources: &[Option<Collection<'s>>], options: &Op
         Combined::Intersection => {
             let shortest = order.first().and_then(|(_, source)| *source);
             let count = shortest.map_or(0, |shortest| shortest.len());
-            let all: Option<Vec<Searched<'s>>> =
-                order.into_iter().map(|(at, source)| Some(Searched::new(at, source?, count))).collect();
+            let all: Option<Vec<(usize, Searched<'s>)>> =
+                order.into_iter().map(|(at, source)| Some((at, Searched::new(source?, count)))).collect();
             let all = all.unwrap_or_default();
             let shortest = shortest.filter(|_| !all.is_empty());
             let common = |entry: Entry<'s>| {
                 let mut score = None::<f64>;
-                for source in &all {
+                for (at, source) in &all {
                     let found = source.get(entry.field)?;
-                    let own = options.score(source.at, source.collection.kind(), &found);
+                    let own = options.score(*at, source.collection.kind(), &found);
                     score = Some(score.map_or(own, |score| options.together(score, own)));
                 }
                 Some(Entry::scored(entry.field, score.unwrap_or_default()))
             };
             shortest.iter().flat_map(Collection::iter).filter_map(common).take(options.limit).collect()
-        }
-    }
-}
-
-impl<'s> Searched<'s> {
-    /// `count` = how many fields are looked for.
-    fn new(at: usize, collection: Collection<'s>, count: usize) -> Searched<'s> {
-        let is_worth_it = count >= SEARCHES_MIN && collection.len() >= SEARCHES_MIN;
-        Searched { at, collection, places: is_worth_it.then(|| collection.places()) }
-    }
-
-    fn get(&self, field: &[u8]) -> Option<Entry<'s>> {
-        match &self.places {
-            None => self.collection.get(field),
-            Some(places) => self.collection.at(*places.get(field)?),
         }
     }
 }
