@@ -344,8 +344,16 @@ impl Play {
         if worker.peek(hash, &name).is_some() || !worker.flash_may_hold(hash, &name) {
             return Brought::Nothing;
         }
-        let Some(found) = crate::tier::fetch(worker, hash, &name) else { return Brought::Nothing };
-        assert!(worker.is_current(hash, &name, &found), "nothing happened since key {key} was found");
+        // The keeper, or the flash itself, may change another key of the same stamp between the two calls.
+        let mut looks = 0;
+        let found = loop {
+            let Some(found) = crate::tier::fetch(worker, hash, &name) else { return Brought::Nothing };
+            if worker.is_current(hash, &name, &found) {
+                break found;
+            }
+            looks += 1;
+            assert!(looks < 1000, "nothing happened since key {key} was found");
+        };
         let Some((value, promoted)) = crate::tier::take_in(worker, hash, &name, &found, promote) else {
             return Brought::Nothing;
         };
