@@ -19,6 +19,22 @@ need node nodejs
 need npm npm
 need javac default-jdk-headless
 need mvn maven
+need php php-cli
+# Extensions of PHP, and libraries by their files.
+need_php() {
+    php -r 'exit((int) !(extension_loaded($argv[1]) || stream_resolve_include_path($argv[1])));' -- "$1" 2>/dev/null ||
+        packages+=("$2")
+}
+need_php redis php-redis
+need_php memcached php-memcached
+need_php Predis/autoload.php php-predis
+need_php Psr/SimpleCache/autoload.php php-psr-simple-cache
+for name in Cache:cache HttpFoundation:http-foundation Lock:lock RateLimiter:rate-limiter; do
+    need_php "Symfony/Component/${name%:*}/autoload.php" "php-symfony-${name#*:}"
+done
+for name in Cache:cache Redis:redis Session:session; do
+    need_php "Illuminate/${name%:*}/autoload.php" "php-illuminate-${name#*:}"
+done
 command -v chromium chromium-browser google-chrome >/dev/null || packages+=(chromium)
 [ -e /usr/include/libmemcached/memcached.h ] || packages+=(libmemcached-dev)
 compgen -G '/usr/lib/*/sasl2/libplain.so*' >/dev/null || packages+=(libsasl2-modules)

@@ -122,7 +122,8 @@ def install_java():
     needs("javac")
     needs("mvn")
     folder = os.path.join(HERE, "java")
-    sources = [os.path.join(folder, name) for name in ("pom.xml", "Spymemcached.java", "Redis.java", "Cluster.java")]
+    sources = [os.path.join(folder, name) for name in ("pom.xml", "Spymemcached.java", "Redis.java", "Cluster.java",
+                                                       "Sessions.java")]
     if os.path.isdir(os.path.join(JAVA_FOLDER, "classes")) and fresh("java", *sources):
         return
     command(["mvn", "-q", "-B", "-Dmaven.repo.local=" + os.path.join(TOOLS, "m2"), "dependency:copy-dependencies",
@@ -145,6 +146,19 @@ def install_node():
     command(["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--cache", os.path.join(TOOLS, "npm")],
             NODE_FOLDER)
     keep("node", *sources)
+
+
+def install_php(*wanted):
+    """A check that PHP has these, which come with the system: extensions, and files of libraries."""
+    def install():
+        needs("php")
+        code = 'foreach (array_slice($argv, 1) as $name) ' \
+            'if (!extension_loaded($name) && !stream_resolve_include_path($name)) echo " $name";'
+        asked = subprocess.run(["php", "-r", code, "--", "pcntl", "posix"] + list(wanted), text=True, check=False,
+                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        if asked.stdout or asked.returncode:
+            raise Missing("PHP lacks" + asked.stdout)
+    return install
 
 
 def python_suite(name):
@@ -175,6 +189,11 @@ def with_login(folder, is_larder):
     with open(users, "w", encoding="ascii") as file:
         file.write("%s:%s\n" % (USER, PASSWORD))
     return ["-S", "-Y", users], [USER, PASSWORD]
+
+
+def with_tags(_folder, is_larder):
+    """A server that evicts nothing, and has time and memory for scripts that delete the thousands of items of a tag."""
+    return (["-M", "-m", "256", "--script-ms", "1000"] if is_larder else []), []
 
 
 def with_tls(folder, _):
@@ -211,6 +230,11 @@ class Suite:
 
 
 NODE = os.path.join(HERE, "node")
+PHP = ["php", os.path.join(HERE, "php", "suite.php")]
+SYMFONY = ["redis", "memcached", "Predis/autoload.php", "Psr/SimpleCache/autoload.php"] + [
+    "Symfony/Component/%s/autoload.php" % name for name in ("Cache", "HttpFoundation", "Lock", "RateLimiter")]
+LARAVEL = ["redis", "memcached", "Predis/autoload.php", "Psr/SimpleCache/autoload.php"] + [
+    "Illuminate/%s/autoload.php" % name for name in ("Cache", "Redis", "Session")]
 SUITES = {
     "pymemcache": Suite(install_python, python_suite("suite_pymemcache.py")),
     "pymemcache-tls": Suite(install_python, python_suite("suite_pymemcache.py"), prepare=with_tls),
@@ -241,8 +265,15 @@ SUITES = {
     "jedis": Suite(install_java, java_suite("Redis"), ["jedis"]),
     "lettuce": Suite(install_java, java_suite("Redis"), ["lettuce"]),
     "spring": Suite(install_java, java_suite("Redis"), ["spring"]),
+    "spring-session": Suite(install_java, java_suite("Sessions")),
     "ioredis": Suite(install_node, ["node", os.path.join(NODE, "redis.js")], ["ioredis"]),
     "node-redis": Suite(install_node, ["node", os.path.join(NODE, "redis.js")], ["node-redis"]),
+    "phpredis": Suite(install_php("redis"), PHP, ["phpredis"]),
+    "predis": Suite(install_php("Predis/autoload.php"), PHP, ["predis"]),
+    "symfony": Suite(install_php(*SYMFONY), PHP, ["symfony"]),
+    "symfony-tags": Suite(install_php(*SYMFONY), PHP, ["symfony-tags"], with_tags),
+    "laravel": Suite(install_php(*LARAVEL), PHP, ["laravel"]),
+    "php-memcached": Suite(install_php("memcached"), PHP, ["memcached"]),
 }
 
 

@@ -266,19 +266,54 @@ class Collections(CollectionsCase):
         popped = ask(self.door, b"SPOP", b"s", b"20")
         self.assertEqual((len(set(popped)), set(popped) | content(self.door, b"s")), (20, set(members)))
 
-    def test_a_scan_shows_everything_at_once(self):
-        names = [b"m%d" % number for number in range(2000)]
+    def test_a_scan_shows_each_member_that_stays(self):
+        names = [b"m%d" % number for number in range(4000)]
         ask(self.door, b"SADD", b"s", *names)
         ask(self.door, b"ZADD", b"z", *[word for name in names for word in (b"1.5", name)])
         ask(self.door, b"HSET", b"h", *[word for name in names for word in (name, b"v")])
         for name, key, behind in ((b"SSCAN", b"s", None), (b"ZSCAN", b"z", b"1.5"), (b"HSCAN", b"h", b"v")):
-            cursor, found = ask(self.door, name, key, b"0", b"COUNT", b"10")
-            self.assertEqual(cursor, b"0")
-            if behind:
-                self.assertEqual(set(found[1::2]), {behind})
-                found = found[::2]
-            self.assertEqual(sorted(found), sorted(names))
-            self.assertEqual(ask(self.door, name, key, b"0", b"MATCH", b"m1999")[1][0], b"m1999")
+            cursor, found, replies = b"0", [], []
+            while not replies or cursor != b"0":
+                cursor, shown = ask(self.door, name, key, cursor, b"COUNT", b"300")
+                if behind:
+                    self.assertEqual(set(shown[1::2]), {behind})
+                    shown = shown[::2]
+                found += shown
+                replies.append(len(shown))
+                # What goes, comes and changes meanwhile hides no other.
+                gone, new = [b"m%d" % number for number in random.sample(range(1000), 50)], b"n%d" % len(replies)
+                ask(self.door, {b"s": b"SREM", b"z": b"ZREM", b"h": b"HDEL"}[key], key, *gone)
+                if key == b"z":
+                    ask(self.door, b"ZADD", b"z", b"XX", b"1.5", random.choice(names), b"1.5", b"m1000")
+                ask(self.door, *{b"s": [b"SADD", b"s", new], b"z": [b"ZADD", b"z", b"1.5", new],
+                                 b"h": [b"HSET", b"h", new, b"v"]}[key])
+            self.assertEqual(set(replies[:-1]), {300})
+            self.assertEqual(len(found), len(set(found)))
+            self.assertLessEqual(set(names[1000:]), set(found))
+            matched, cursor = [], None
+            while cursor != b"0":
+                cursor, shown = ask(self.door, name, key, cursor or b"0", b"MATCH", b"m1999")
+                matched += shown
+            self.assertEqual(matched[0], b"m1999")
+
+    def test_a_small_collection_is_shown_at_once(self):
+        names = [b"m%d" % number for number in range(512)]
+        ask(self.door, b"SADD", b"s", *names)
+        cursor, found = ask(self.door, b"SSCAN", b"s", b"0", b"COUNT", b"10")
+        self.assertEqual((cursor, sorted(found)), (b"0", sorted(names)))
+
+    def test_a_script_takes_a_large_set_in_parts(self):
+        """What the caches of Symfony do with a tag."""
+        for start in range(0, 9000, 3000):
+            ask(self.door, b"SADD", b"t", *[b"m%d" % number for number in range(start, start + 3000)])
+        script = b"""local cursor, gone = '0', 0
+            local shown = redis.call('SSCAN', KEYS[1], ARGV[1], 'COUNT', 3000)
+            return {shown[1], redis.call('SREM', KEYS[1], unpack(shown[2]))}"""
+        cursor, total = b"0", 0
+        while not total or cursor != b"0":
+            cursor, gone = ask(self.door, b"EVAL", script, b"1", b"t", cursor)
+            total += gone
+        self.assertEqual((total, ask(self.door, b"EXISTS", b"t")), (9000, 0))
 
     def test_lifetimes(self):
         for key, (makes, _) in MADE.items():

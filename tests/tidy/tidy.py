@@ -32,7 +32,7 @@ FORBID_NOT_NEEDED = ("crates/index/", "crates/memory/", "crates/server/", "crate
 DOCUMENTS = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "LICENSE", "docs/internals/numbers.md",
              "docs/decisions", "tests/transcripts/README.md"]
 TEXT_SUFFIXES = (".rs", ".py", ".md", ".toml", ".txt", ".sh", ".go", ".java", ".js", ".json", ".xml", ".yml", ".yaml",
-                 ".html", ".css", ".mod", ".sum", ".lock", ".cfg", ".service", ".cu")
+                 ".html", ".css", ".php", ".mod", ".sum", ".lock", ".cfg", ".service", ".cu")
 TEXT_NAMES = ("Makefile", "run", ".gitignore", "LICENSE", "Dockerfile")
 # Written by programs, not by people.
 LENGTH_EXEMPT = (".lock", ".json", ".sum", ".svg", ".csv")

@@ -31,6 +31,7 @@ use larder_collection::{Collection, Editor, Entry};
 use larder_protocol::resp::{Args, Command, Keys, Version, compose as out, decimal, flags};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hasher};
 
 /// With this number of searches, among this number of members, a map of them is made first.
 const SEARCHES_MIN: usize = 256;
@@ -307,14 +308,55 @@ fn whole(word: &[u8]) -> Result<i64, Error> {
 /// What a scan asks for.
 struct Scan {
     pattern: Option<Pattern>,
+    /// How many members one reply is to have, about.
+    count: usize,
     /// Neither values nor scores.
     is_bare: bool,
+}
+
+impl Default for Scan {
+    fn default() -> Scan {
+        Scan { pattern: None, count: 10, is_bare: false }
+    }
+}
+
+/// The most members of a collection that is shown in one reply, as Redis shows those of its compact encodings.
+const SHOWN_AT_ONCE: usize = 512;
+/// A scan takes about this number of replies at most, because each goes over the whole collection.
+const REPLIES_MAX: usize = 64;
+
+/// The place of a member in a scan, below 2^48: it follows from the member alone, so what comes, goes or changes
+/// between two replies moves no other member.
+fn place(member: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(member);
+    hasher.finish() >> 16
+}
+
+/// The members from the place `cursor` on that one reply has, and the cursor of the next; 0 = there is no more.
+fn page<'a>(present: &Collection<'a>, cursor: u64, count: usize) -> (Vec<Entry<'a>>, u64) {
+    let all: Vec<Entry<'a>> = present.iter().collect();
+    if all.len() <= SHOWN_AT_ONCE {
+        return (all, 0);
+    }
+    let most = count.max(all.len() / REPLIES_MAX);
+    let placed = all.into_iter().map(|entry| (place(entry.field), entry));
+    let mut found: Vec<_> = placed.filter(|(place, _)| *place >= cursor).collect();
+    let mut next = 0;
+    if found.len() > most {
+        let (_, (last, _), after) = found.select_nth_unstable_by_key(most - 1, |(place, _)| *place);
+        let last = *last;
+        // Members of one place come together.
+        next = if after.iter().any(|(place, _)| *place > last) { last + 1 } else { 0 };
+        found.retain(|(place, _)| *place <= last);
+    }
+    (found.into_iter().map(|(_, entry)| entry).collect(), next)
 }
 
 impl Scan {
     /// Reads what stands behind the cursor. `bare` = the option that leaves values or scores away.
     fn read(options: &[&[u8]], bare: &[u8]) -> Result<Scan, Error> {
-        let (mut scan, mut options) = (Scan { pattern: None, is_bare: false }, options.iter());
+        let (mut scan, mut options) = (Scan::default(), options.iter());
         while let Some(option) = options.next() {
             match &option.to_ascii_lowercase()[..] {
                 b"match" => {
@@ -322,9 +364,9 @@ impl Scan {
                     scan.pattern = Some(pattern.ok_or(errors::PATTERN_TOO_LONG)?);
                 }
                 b"count" => {
-                    if whole(options.next().ok_or(errors::SYNTAX)?)? < 1 {
-                        return Err(errors::SYNTAX);
-                    }
+                    let count = whole(options.next().ok_or(errors::SYNTAX)?)?;
+                    scan.count =
+                        usize::try_from(count).ok().filter(|count| *count > 0).ok_or(errors::SYNTAX)?;
                 }
                 option if !bare.is_empty() && option == bare => scan.is_bare = true,
                 b"novalues" => return Err(errors::NO_VALUES),
@@ -337,7 +379,7 @@ impl Scan {
 }
 
 impl Asked<'_> {
-    /// `HSCAN` and its like: all members at once, so the cursor behind them is 0. `more` says what belongs to a member.
+    /// `HSCAN` and its like. `more` says what belongs to a member.
     fn scan(
         &mut self,
         kinds: &'static [Kind],
@@ -346,18 +388,20 @@ impl Asked<'_> {
         more: impl Fn(&mut Vec<u8>, Entry<'_>),
     ) -> Result<Progressed, Error> {
         let (cursor, options) = words.split_first().ok_or(errors::SYNTAX)?;
-        cursor_of(cursor).ok_or(errors::INVALID_CURSOR)?;
+        let cursor = cursor_of(cursor).ok_or(errors::INVALID_CURSOR)?;
         self.read(kinds, |present, reply| {
             // Redis looks at the options where there is something to scan.
             let scan = match present {
-                None => Scan { pattern: None, is_bare: false },
+                None => Scan::default(),
                 Some(_) => Scan::read(options, bare)?,
             };
             let wanted = |entry: &Entry<'_>| scan.pattern.as_ref().is_none_or(|one| one.matches(entry.field));
-            let found: Vec<Entry<'_>> = present.iter().flat_map(Collection::iter).filter(wanted).collect();
+            let (mut found, next) =
+                present.map_or_else(Default::default, |one| page(&one, cursor, scan.count));
+            found.retain(wanted);
             let is_bare = scan.is_bare || bare.is_empty();
             out::array_head(reply, 2);
-            out::bulk(reply, b"0");
+            out::bulk(reply, next.to_string().as_bytes());
             out::array_head(reply, if is_bare { found.len() } else { 2 * found.len() });
             for entry in found {
                 out::bulk(reply, entry.field);
