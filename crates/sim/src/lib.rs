@@ -5,6 +5,7 @@
 //!   trace, workload ---> source ---> simulate (policy)      hit ratios, side by side
 //!     (a file)  (a law)    |   \---> mrc ---> plan          curves, and what to buy
 //!                          \-------> replay                 a real server under the same load
+//!   capture ---> trace                                       what the clients of a running server ask for
 //!                       live ---> plan                       what a running server knows of itself
 //!                                       \____ report        tables, SVG, one HTML file
 //! ```
@@ -12,10 +13,11 @@
 //! Words: a [`Request`] is one line of a trace. A [`Source`] yields requests; it is a trace file or a workload. A
 //! *workload* is a law that generates requests, such as Zipf's. A *policy* decides which items a full cache evicts.
 //!
-//! Everything except `replay`, `live` and `progress` runs on the time of the trace and reads no clock. `replay` drives
-//! a real server and therefore runs on the time of the machine.
+//! Everything except `replay`, `live`, `capture` and `progress` runs on the time of the trace and reads no clock.
+//! `replay` drives a real server and therefore runs on the time of the machine.
 #![forbid(unsafe_code)]
 
+pub mod capture;
 pub mod live;
 mod mix;
 pub mod mrc;

@@ -1,8 +1,9 @@
-//! The commands of the workbench: `trace`, `workload`, `replay`, `simulate`, `mrc`, `plan`, `top`.
+//! The commands of the workbench: `capture`, `trace`, `workload`, `replay`, `simulate`, `mrc`, `plan`, `top`.
 //!
 //! Each command is one file with its flags and the presentation of its result. `source`, `output` and `values` hold
 //! the flags and parsers that the commands share. The crate `larder-sim` does the computing.
 
+mod capture;
 mod failure;
 mod mrc;
 mod output;
@@ -24,7 +25,8 @@ pub(crate) use self::failure::Failure;
 use self::output::print;
 
 /// The words that start a command of the workbench.
-pub(crate) const COMMANDS: &[&str] = &["trace", "workload", "replay", "simulate", "mrc", "plan", "top"];
+pub(crate) const COMMANDS: &[&str] =
+    &["capture", "trace", "workload", "replay", "simulate", "mrc", "plan", "top"];
 
 #[derive(Parser)]
 #[command(name = "larder", disable_help_subcommand = true)]
@@ -35,6 +37,8 @@ struct Words {
 
 #[derive(Subcommand)]
 enum Workbench {
+    /// Write what the clients of a running server ask for to a trace
+    Capture(capture::CaptureArgs),
     /// Inspect, convert or sample a trace of requests
     Trace(trace::TraceArgs),
     /// Generate requests by a law and write them to a file
@@ -97,6 +101,7 @@ pub(crate) fn run(words: &[OsString]) -> Result<(), Failure> {
         Err(error) => return Err(Failure::Usage(one_line(&error, words))),
     };
     match words.command {
+        Workbench::Capture(args) => capture::run(&args),
         Workbench::Trace(args) => trace::run(args),
         Workbench::Workload(args) => workload::run(args),
         Workbench::Replay(args) => replay::run(*args),

@@ -4,13 +4,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use larder_sim::replay::{
-    self, CasAs, Credentials, Options, Pace, Protocol, ReadThrough, Server, Verify, Warmup,
-};
+use larder_sim::replay::{self, CasAs, Options, Pace, Protocol, ReadThrough, Server, Verify, Warmup};
 
 use super::failure::Failure;
 use super::output::OutputArgs;
-use super::source::SourceArgs;
+use super::source::{SourceArgs, credentials};
 use super::values::count;
 
 /// Flags of `larder replay`.
@@ -192,7 +190,7 @@ fn options(args: &ReplayArgs) -> Result<Options, Failure> {
             ProtocolArg::Memcached => Some(Protocol::Memcached),
             ProtocolArg::Resp => Some(Protocol::Resp),
         },
-        credentials: credentials(target)?,
+        credentials: credentials(target.user.as_deref(), target.password_file.as_deref())?,
         database: target.database,
         connections: load.connections,
         threads: load.threads.min(load.connections),
@@ -233,14 +231,6 @@ fn options(args: &ReplayArgs) -> Result<Options, Failure> {
         hdr: args.hdr.clone(),
         quiet: args.output.quiet,
     })
-}
-
-fn credentials(target: &TargetArgs) -> Result<Option<Credentials>, Failure> {
-    let Some(path) = &target.password_file else { return Ok(None) };
-    let text = larder_server::settings::read_short_text(path)
-        .map_err(|error| Failure::Failed(format!("{}: {error}", path.display())))?;
-    let password = text.lines().next().unwrap_or_default().to_owned();
-    Ok(Some(Credentials { user: target.user.clone().unwrap_or_default(), password }))
 }
 
 fn at_least_one(text: &str) -> Result<usize, String> {

@@ -4,19 +4,21 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
+use larder_sim::replay::Credentials;
 use larder_sim::{Limited, Source, SourceError, trace as traces, workload as workloads};
 
+use super::failure::Failure;
 use super::values::{count, format};
 
 /// The source of the requests.
 #[derive(Args)]
 pub(super) struct SourceArgs {
-    /// The trace file: oracleGeneral, Twitter's CSV, CSV with a header, or one key per line; optionally compressed
-    /// with zstd, gzip or xz
+    /// The trace file: oracleGeneral, Twitter's CSV, CSV with a header, one key per line, or the lines of memcached's
+    /// `watch` or Redis's `MONITOR`; optionally compressed with zstd, gzip or xz
     #[arg(value_name = "TRACE", required_unless_present = "workload", conflicts_with = "workload")]
     pub(super) trace: Option<PathBuf>,
-    /// Format of the trace: oracle-general, twitter, csv or keys [default: detected from the name and the first
-    /// lines]
+    /// Format of the trace: oracle-general, twitter, csv, keys, watch or monitor [default: detected from the name and
+    /// the first lines]
     #[arg(long, value_parser = format)]
     pub(super) format: Option<traces::Format>,
     /// Skip and count lines that cannot be read, instead of stopping at the first one
@@ -69,6 +71,18 @@ impl SourceArgs {
             None => source,
         })
     }
+}
+
+/// The login of a user whose password is the first line of a file.
+///
+/// # Errors
+/// The file cannot be read.
+pub(super) fn credentials(user: Option<&str>, file: Option<&Path>) -> Result<Option<Credentials>, Failure> {
+    let Some(path) = file else { return Ok(None) };
+    let text = larder_server::settings::read_short_text(path)
+        .map_err(|error| Failure::Failed(format!("{}: {error}", path.display())))?;
+    let password = text.lines().next().unwrap_or_default().to_owned();
+    Ok(Some(Credentials { user: user.unwrap_or_default().to_owned(), password }))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use larder_sim::{CHUNK_REQUESTS, Source};
 use super::failure::Failure;
 use super::output::{OutputArgs, print};
 use super::source::SourceArgs;
-use super::values::format;
+use super::values::written_format;
 
 /// Flags of `larder trace`.
 #[derive(Args)]
@@ -69,7 +69,7 @@ pub(super) struct TargetArgs {
     pub(super) out: PathBuf,
     /// Format of the file: oracle-general, twitter, csv or keys [default: by its name; `sample` keeps the format of
     /// the trace]
-    #[arg(long, value_name = "FORMAT", value_parser = format)]
+    #[arg(long, value_name = "FORMAT", value_parser = written_format)]
     pub(super) to: Option<Format>,
     /// Overwrite the file if it exists
     #[arg(long)]
@@ -77,6 +77,19 @@ pub(super) struct TargetArgs {
     /// Print nothing but errors
     #[arg(long, short)]
     pub(super) quiet: bool,
+}
+
+impl TargetArgs {
+    /// Whether the file would replace another only where that is wanted.
+    pub(super) fn may_be_written(&self) -> Result<(), Failure> {
+        match self.out.exists() && !self.force {
+            true => {
+                let out = self.out.display();
+                Err(Failure::Failed(format!("{out}: exists already: give --force to overwrite it")))
+            }
+            false => Ok(()),
+        }
+    }
 }
 
 /// Runs the command.
@@ -124,12 +137,7 @@ pub(super) fn copy(
     to: Format,
     what: &str,
 ) -> Result<(), Failure> {
-    if target.out.exists() && !target.force {
-        return Err(Failure::Failed(format!(
-            "{}: exists already: give --force to overwrite it",
-            target.out.display()
-        )));
-    }
+    target.may_be_written()?;
     let mut progress = Progress::new(what, target.quiet);
     let mut writer = write::Writer::create(&target.out, to, source.fields(), target.force)?;
     let mut chunk = Vec::with_capacity(CHUNK_REQUESTS);

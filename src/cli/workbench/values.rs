@@ -50,11 +50,12 @@ pub(super) fn objective(text: &str) -> Result<Objective, String> {
 
 /// The format of a trace with this name.
 pub(super) fn format(text: &str) -> Result<Format, String> {
-    match text {
-        "oracle-general" => Ok(Format::OracleGeneral),
-        "twitter" => Ok(Format::Twitter),
-        "csv" => Ok(Format::Csv),
-        "keys" => Ok(Format::Keys),
-        _ => Err("expected oracle-general, twitter, csv or keys".to_owned()),
-    }
+    let found = Format::ALL.into_iter().find(|format| format.name() == text);
+    found.ok_or_else(|| "expected oracle-general, twitter, csv, keys, watch or monitor".to_owned())
+}
+
+/// The format of a trace with this name, which can be written.
+pub(super) fn written_format(text: &str) -> Result<Format, String> {
+    let found = format(text).ok().filter(|format| format.can_be_written());
+    found.ok_or_else(|| "expected oracle-general, twitter, csv or keys".to_owned())
 }

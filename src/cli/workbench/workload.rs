@@ -11,7 +11,7 @@ use larder_sim::{Limited, Source, workload};
 use super::failure::Failure;
 use super::output::{OutputArgs, print};
 use super::trace::{TargetArgs, copy};
-use super::values::{count, format};
+use super::values::{count, written_format};
 
 /// Flags of `larder workload`.
 #[derive(Args)]
@@ -24,7 +24,7 @@ pub(super) struct WorkloadArgs {
     #[arg(value_name = "OUT", required_unless_present_any = ["list", "check"], conflicts_with = "check")]
     out: Option<PathBuf>,
     /// Format of the file: oracle-general, twitter, csv or keys [default: by its name, else csv]
-    #[arg(long, value_name = "FORMAT", value_parser = format)]
+    #[arg(long, value_name = "FORMAT", value_parser = written_format)]
     to: Option<Format>,
     /// Overwrite the file if it exists
     #[arg(long)]

@@ -102,6 +102,16 @@ pub(crate) enum Blocking {
     Unix(std::os::unix::net::UnixStream),
 }
 
+impl Blocking {
+    /// Reads wait so long from now on.
+    pub(crate) fn set_read_timeout(&self, timeout: Duration) -> io::Result<()> {
+        match self {
+            Blocking::Tcp(stream) => stream.set_read_timeout(Some(timeout)),
+            Blocking::Unix(stream) => stream.set_read_timeout(Some(timeout)),
+        }
+    }
+}
+
 impl Read for Blocking {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match self {

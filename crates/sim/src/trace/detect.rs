@@ -1,6 +1,7 @@
 //! Detects the format of a file from its name and its first bytes.
 
 use super::columns::{self, Column, Twitter};
+use super::events::Teller;
 use super::field::shown;
 use super::format::Format;
 use super::oracle_general;
@@ -15,7 +16,7 @@ pub(super) const HEAD_BYTES: usize = 24 * 1024;
 const LINES_MAX: usize = 5;
 
 /// The advice where the format cannot be detected.
-const HINT: &str = "name it by --format: oracle-general, twitter, csv, keys";
+const HINT: &str = "name it by --format: oracle-general, twitter, csv, keys, watch, monitor";
 
 /// The non-empty lines.
 fn lines(head: &[u8]) -> impl Iterator<Item = &[u8]> {
@@ -55,7 +56,15 @@ pub(super) fn detect(name: &str, head: &[u8]) -> Result<Format, String> {
     let Some(first) = first_lines(head).next() else {
         return Err(format!("is empty, its format cannot be told; {HINT}"));
     };
-    if first_lines(head).any(|line| Twitter::seen_in(line).is_some()) && !names_key(first) {
+    if let Some(teller) = first_lines(head).find_map(Teller::of_line) {
+        return Ok(match teller {
+            Teller::Watch => Format::Watch,
+            Teller::Monitor => Format::Monitor,
+        });
+    }
+    let is_twitter = |line: &[u8]| Twitter::seen_in(line).is_some();
+    // A key may be called `key`: the first line is no header if it is one of Twitter's.
+    if is_twitter(first) || (first_lines(head).any(is_twitter) && !names_key(first)) {
         return Ok(Format::Twitter);
     }
     let separated = first.iter().any(|octet| matches!(octet, b',' | b'\t' | b';'));

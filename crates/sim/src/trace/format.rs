@@ -11,9 +11,22 @@ pub enum Format {
     Csv,
     /// One key per line.
     Keys,
+    /// The lines of memcached's `watch fetchers mutations deletions`. It can be read only.
+    Watch,
+    /// The lines of Redis's `MONITOR`. It can be read only.
+    Monitor,
 }
 
 impl Format {
+    /// All formats.
+    pub const ALL: [Format; 6] =
+        [Format::OracleGeneral, Format::Twitter, Format::Csv, Format::Keys, Format::Watch, Format::Monitor];
+
+    /// Whether traces can be written in this format.
+    pub fn can_be_written(self) -> bool {
+        !matches!(self, Format::Watch | Format::Monitor)
+    }
+
     /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
@@ -21,6 +34,8 @@ impl Format {
             Format::Twitter => "twitter",
             Format::Csv => "csv",
             Format::Keys => "keys",
+            Format::Watch => "watch",
+            Format::Monitor => "monitor",
         }
     }
 }

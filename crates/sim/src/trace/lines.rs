@@ -3,6 +3,7 @@
 use super::clock::Clock;
 use super::columns::{self, Columns, Twitter};
 use super::detect::{self, BYTE_ORDER_MARK};
+use super::events::{Events, Teller};
 use super::field::Bad;
 use super::format::Format;
 use super::input::Input;
@@ -18,6 +19,8 @@ enum Layout {
     Twitter(Twitter),
     Csv(Columns),
     Keys,
+    /// What a server tells. A line may make no request, and several.
+    Events(Box<Events>),
 }
 
 /// The number of skipped lines, and a description of the first.
@@ -63,6 +66,8 @@ impl Lines {
                 let seen = detect::first_lines(input.pending()).find_map(Twitter::seen_in);
                 Layout::Twitter(seen.unwrap_or(Twitter { penalties: false }))
             }
+            Format::Watch => Layout::Events(Box::new(Events::new(Teller::Watch))),
+            Format::Monitor => Layout::Events(Box::new(Events::new(Teller::Monitor))),
             _ => Layout::Keys,
         };
         let mut lines = Lines {
@@ -144,6 +149,9 @@ impl Lines {
 
     /// Reads the next request; `None` at the end of the file.
     fn next_request(&mut self) -> Result<Option<Request>, SourceError> {
+        if let Some(request) = self.told(false)? {
+            return Ok(Some(request));
+        }
         while let Some(found) = self.next_line(self.skip_bad)? {
             if !found.ended && self.input.is_cut() {
                 self.half_line = Some(self.line_number);
@@ -162,7 +170,18 @@ impl Lines {
                 Err(bad) => self.skip(&bad)?,
             }
         }
-        Ok(None)
+        self.told(true)
+    }
+
+    /// The next request that a server has told, where the lines are such. `is_over` = no line follows.
+    fn told(&mut self, is_over: bool) -> Result<Option<Request>, SourceError> {
+        let Layout::Events(events) = &mut self.layout else { return Ok(None) };
+        let Some((time_us, mut request)) = events.pop(is_over) else { return Ok(None) };
+        match self.clock.at(time_us / 1_000_000) {
+            Some(time_s) => request.time_s = time_s,
+            None => return Err(self.error("its time is too long after the first")),
+        }
+        Ok(Some(request))
     }
 
     /// Parses the pending line of this length; `None` if it is empty.
@@ -177,6 +196,13 @@ impl Lines {
             Layout::Twitter(twitter) => twitter.read(line, &self.keys)?,
             Layout::Csv(columns) => columns.read(without_return(whole), &self.keys)?,
             Layout::Keys => columns::read_key(line, &self.keys),
+            Layout::Events(events) => {
+                events.take(line)?;
+                match events.pop(false) {
+                    Some((time_us, request)) => (time_us / 1_000_000, request),
+                    None => return Ok(None),
+                }
+            }
         };
         request.time_s = self.clock.at(timestamp_s).ok_or_else(|| {
             Bad::new("timestamp", format!("{timestamp_s} lies more than {} s after the first", u32::MAX))
@@ -230,14 +256,16 @@ impl Source for Lines {
             Layout::Twitter(twitter) => twitter.fields(),
             Layout::Csv(columns) => columns.fields(),
             Layout::Keys => Fields::default(),
+            Layout::Events(events) => events.fields(),
         }
     }
 
     fn describe(&self) -> String {
-        let format = match self.layout {
+        let format = match &self.layout {
             Layout::Twitter(_) => Format::Twitter,
             Layout::Csv(_) => Format::Csv,
             Layout::Keys => Format::Keys,
+            Layout::Events(events) => events.format(),
         };
         format!("{} ({})", self.name, format.name())
     }
@@ -256,6 +284,13 @@ impl Source for Lines {
                 self.name, self.skipped.lines, self.skipped.first
             )
         });
-        [self.input.notice(), half, skipped, self.clock.notice(&self.name)].into_iter().flatten().collect()
+        let told = match &self.layout {
+            Layout::Events(events) => events.notice().map(|told| format!("{}: {told}", self.name)),
+            _ => None,
+        };
+        [self.input.notice(), half, skipped, told, self.clock.notice(&self.name)]
+            .into_iter()
+            .flatten()
+            .collect()
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   file -> Input (decompresses zstd, gzip, xz)
-//!             \-> oracle_general (24 bytes) or lines (twitter, csv, keys)
+//!             \-> oracle_general (24 bytes) or lines (twitter, csv, keys, what a server tells)
 //!                   \-> Clock (seconds since the first record) -> Request
 //! ```
 //!
@@ -11,7 +11,9 @@
 mod clock;
 mod columns;
 mod detect;
+pub mod events;
 mod field;
+mod filled;
 mod format;
 mod input;
 pub mod inspect;
@@ -27,6 +29,7 @@ use std::path::Path;
 
 use crate::{Source, SourceError};
 
+pub use filled::{Filled, Known};
 pub use format::Format;
 pub use sample::Sampled;
 
@@ -49,7 +52,13 @@ pub fn open(path: &Path, options: &Options) -> Result<Box<dyn Source>, SourceErr
     if format == Format::OracleGeneral {
         return Ok(Box::new(oracle_general::OracleGeneral::new(input)));
     }
-    Ok(Box::new(lines::Lines::new(input, format, options.skip_bad)?))
+    let lines = |input| lines::Lines::new(input, format, options.skip_bad);
+    // What a server tells is read twice, unless it comes through a pipe.
+    if !format.can_be_written() && path.is_file() {
+        let known = Known::learn(&mut lines(input::Input::open(path)?)?)?;
+        return Ok(Box::new(Filled::new(Box::new(lines(input)?), known)));
+    }
+    Ok(Box::new(lines(input)?))
 }
 
 /// The format in which [`open`] would read a file.

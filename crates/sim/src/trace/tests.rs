@@ -111,11 +111,11 @@ fn any_requests(most: usize) -> impl Strategy<Value = Vec<Request>> {
 /// The part of a request that a format can store.
 fn kept(request: &Request, format: Format, fields: Fields) -> Request {
     match format {
-        Format::Keys => Request { key: request.key, ..Request::default() },
+        Format::Keys | Format::Watch | Format::Monitor => Request { key: request.key, ..Request::default() },
         Format::OracleGeneral => Request {
             key: request.key,
             time_s: request.time_s,
-            value_bytes: request.item_bytes() as u32,
+            value_bytes: if fields.sizes { request.item_bytes() as u32 } else { 1 },
             ..Request::default()
         },
         Format::Twitter => {
@@ -640,4 +640,42 @@ fn a_source_that_fails_delivers_its_sample_first() {
     let source = open(&path, &Options::default()).unwrap();
     let (found, error) = drain(&mut Sampled::new(source, 1.0, 0).unwrap(), 100);
     assert_eq!((keys(&found), error.is_some()), (vec![1, 2], true));
+}
+
+#[test]
+fn a_key_may_be_called_key() {
+    let found = read("cluster", b"100,key,3,10,7,get,0\n102,5,4,20,8,set,60\n");
+    assert_eq!((found.error, found.requests.len()), (None, 2));
+    let header = read("a", b"timestamp,key,key_size,value_size,client,op,ttl\n100,5,3,10,7,get,0\n");
+    assert_eq!((header.error, header.requests.len()), (None, 1));
+}
+
+#[test]
+fn what_a_server_tells_is_a_trace_and_a_miss_has_the_size_of_the_store() {
+    let text = b"ts=100.5 gid=1 type=item_get key=1 status=not_found clsid=0 cfd=30 size=0\n\
+        ts=101.7 gid=2 type=item_get key=1 status=not_found clsid=0 cfd=30 size=0\r\n\
+        ts=101.8 gid=3 type=item_store key=1 status=stored cmd=set ttl=9 clsid=1 cfd=30 size=40\n\
+        ts=102.0 gid=4 type=item_get key=2 status=not_found clsid=0 cfd=30 size=0\n\
+        ts=102.1 gid=4 type=item_get key=1 status=found clsid=0 cfd=30 size=40\n";
+    let found = read("watched", text);
+    assert_eq!((found.error, found.fields), (None, ALL));
+    let told: Vec<_> = found.requests.iter().map(|r| (r.time_s, r.key, r.op, r.value_bytes)).collect();
+    let expected = [(0, 1, Op::Get, 40), (1, 1, Op::Set, 40), (2, 2, Op::Get, 40), (2, 1, Op::Get, 40)];
+    assert_eq!(told, expected, "key 2 has the mean size");
+    let monitor =
+        read("monitored", b"1.000002 [0 127.0.0.1:1] \"set\" \"1\" \"abc\"\n1.5 [0 x] \"get\" \"1\"\n");
+    assert_eq!(monitor.requests.iter().map(|r| r.value_bytes).collect::<Vec<_>>(), [3, 3]);
+    for format in [Format::Watch, Format::Monitor] {
+        let refused = Writer::create(Path::new("/no/such"), format, ALL, false).err();
+        assert!(refused.is_some_and(|error| error.0.contains("only servers do")));
+    }
+}
+
+#[test]
+fn records_without_sizes_count_as_equal() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("a.bin");
+    write_all(&path, Format::OracleGeneral, Fields::default(), &[Request { key: 1, ..Request::default() }]);
+    let octets = std::fs::read(path).unwrap();
+    assert_eq!(Record::read(octets[..RECORD_BYTES].try_into().unwrap()).size_bytes, 1);
 }

@@ -153,7 +153,7 @@ pub fn lost(fields: Fields, format: Format) -> Vec<&'static str> {
     let (times, sizes, others) = match format {
         Format::OracleGeneral => (true, true, false),
         Format::Twitter | Format::Csv => (true, true, true),
-        Format::Keys => (false, false, false),
+        Format::Keys | Format::Watch | Format::Monitor => (false, false, false),
     };
     let mut lost = Vec::new();
     for (name, known, kept) in [
@@ -183,6 +183,12 @@ impl Writer {
         fields: Fields,
         overwrite: bool,
     ) -> Result<Writer, SourceError> {
+        if !format.can_be_written() {
+            return Err(SourceError::new(format!(
+                "a trace cannot be written as {}: only servers do",
+                format.name()
+            )));
+        }
         if !overwrite && path.exists() {
             return Err(SourceError::new(format!("{}: exists already", path.display())));
         }
@@ -226,6 +232,8 @@ impl Writer {
                             request.item_bytes()
                         )));
                     };
+                    // Where no size is known, all items count as equal: readers leave out those without a size.
+                    let size_bytes = if self.fields.sizes { size_bytes } else { 1 };
                     let (time_s, id) = (request.time_s, request.key);
                     octets.extend_from_slice(&Record { time_s, id, size_bytes, next_access: -1 }.octets());
                     flush(octets, records, FLUSH_BYTES)
@@ -360,7 +368,7 @@ fn header(text: &mut Vec<u8>, fields: Fields) {
 fn line(text: &mut Vec<u8>, format: Format, known: Fields, request: &Request) {
     match format {
         Format::Csv => fields(text, known, request),
-        Format::Keys => decimal(text, request.key),
+        Format::Keys | Format::Watch | Format::Monitor => decimal(text, request.key),
         Format::Twitter | Format::OracleGeneral => {
             let all = Fields { times: true, sizes: true, ops: true, ttls: true, penalties: known.penalties };
             fields(text, all, request);

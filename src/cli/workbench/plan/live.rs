@@ -40,15 +40,18 @@ pub(super) fn run(args: &PlanArgs, address: &str) -> Result<(), Failure> {
     }
     let planner = Planner::new(model, &sizing.curve).map_err(Failure::Usage)?;
     let now = planner.split(sizing.limit_bytes, sizing.flash_bytes);
+    let mut machines: Vec<_> =
+        now.map(|now| ("What the server has now, by the model".to_owned(), now)).into_iter().collect();
+    machines.extend(args.machine(&planner)?);
     let mut goals: Vec<Goal> = args.sla.map(Goal::Sla).into_iter().collect();
     goals.extend(args.budget.map(Goal::Budget));
     goals.extend(args.target);
-    if goals.is_empty() {
+    if goals.is_empty() && args.dram.is_none() {
         goals.extend(now.map(|now| Goal::Sla((now.latency_us * AS_FAST).ceil())));
     }
     let mut notices = notices(&sizing, &flash, now.as_ref());
     notices.extend(of_namespaces(&mut live)?);
-    args.output.deliver(&show::report(&planner, now.as_ref(), &goals, &notices).map_err(Failure::Failed)?)
+    args.output.deliver(&show::report(&planner, &machines, &goals, &notices).map_err(Failure::Failed)?)
 }
 
 /// What each namespace that has a curve would miss with more memory and less.

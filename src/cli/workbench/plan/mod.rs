@@ -9,8 +9,9 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Parser};
 use larder_sim::mrc::{Analysis, Curve, Method, Settings, Unit, analyse};
-use larder_sim::plan::{Goal, Latencies, Limits, Model, Overheads, Planner, Prices, Steps, Zipf};
+use larder_sim::plan::{Goal, Latencies, Limits, Model, Overheads, Planner, Prices, Split, Steps, Zipf};
 use larder_sim::progress::Progress;
+use larder_sim::report::size as shown;
 
 use super::failure::Failure;
 use super::output::OutputArgs;
@@ -41,8 +42,8 @@ pub(super) struct PlanArgs {
     /// Plan for this trace: its miss-ratio curve is computed first
     #[arg(long, value_name = "TRACE")]
     trace: Option<PathBuf>,
-    /// Format of the trace: oracle-general, twitter, csv or keys [default: detected from the name and the first
-    /// lines]
+    /// Format of the trace: oracle-general, twitter, csv, keys, watch or monitor [default: detected from the name and
+    /// the first lines]
     #[arg(long, requires = "trace")]
     format: Option<String>,
     /// Skip and count lines of the trace that cannot be read, instead of stopping at the first one
@@ -81,6 +82,13 @@ pub(super) struct PlanArgs {
     /// Find the fastest split that costs at most this
     #[arg(long, value_name = "MONEY", value_parser = money)]
     budget: Option<f64>,
+
+    /// Evaluate a machine with this much memory, such as 4g: what hits, what it costs, how long an answer takes
+    #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "paper")]
+    dram: Option<f64>,
+    /// The flash of that machine, such as 20g
+    #[arg(long, value_name = "SIZE", value_parser = size, requires = "dram", default_value = "0")]
+    flash: f64,
 
     /// Price of a GB of memory, in any currency
     #[arg(long, value_name = "MONEY", default_value_t = 10.0)]
@@ -158,10 +166,28 @@ pub(super) fn run(args: PlanArgs) -> Result<(), Failure> {
     goals.extend(args.sla.map(Goal::Sla));
     goals.extend(args.budget.map(Goal::Budget));
     goals.extend(args.target);
-    args.output.deliver(&show::report(&planner, None, &goals, &notices).map_err(Failure::Failed)?)
+    let machines: Vec<_> = args.machine(&planner)?.into_iter().collect();
+    args.output.deliver(&show::report(&planner, &machines, &goals, &notices).map_err(Failure::Failed)?)
 }
 
 impl PlanArgs {
+    /// The machine that is to be evaluated, with a title.
+    fn machine(&self, planner: &Planner) -> Result<Option<(String, Split)>, Failure> {
+        let Some(dram) = self.dram else { return Ok(None) };
+        let title = match self.flash > 0.0 {
+            true => format!("A machine with {} of DRAM and {} of flash", shown(dram), shown(self.flash)),
+            false => format!("A machine with {} of DRAM", shown(dram)),
+        };
+        let split = planner.split(dram, self.flash).ok_or_else(|| {
+            Failure::Usage(format!(
+                "the index of {} of flash does not fit into {} of DRAM: raise --dram, or lower --flash",
+                shown(self.flash),
+                shown(dram)
+            ))
+        })?;
+        Ok(Some((title, split)))
+    }
+
     fn popularity(&self) -> Result<(Curve, Vec<String>), Failure> {
         if let Some(path) = &self.curve {
             let curve = Curve::read(path).map_err(|error| Failure::Failed(error.0))?;

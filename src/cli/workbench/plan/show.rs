@@ -9,20 +9,23 @@ const BUDGETS: u32 = 40;
 const FRONT_ROWS: usize = 14;
 
 /// The plan: the best splits for each goal, their dependence on prices, and the front.
-/// `now` = what a running server has.
+/// `machines` are evaluated first, each with a title.
 pub(super) fn report(
     planner: &Planner,
-    now: Option<&Split>,
+    machines: &[(String, Split)],
     goals: &[Goal],
     notices: &[String],
 ) -> Result<Report, String> {
     let mut report = Report { title: "What to buy".to_owned(), facts: facts(planner), ..Report::default() };
     report.facts.extend(notices.iter().map(|notice| ("notice".to_owned(), notice.clone())));
-    if let Some(now) = now {
-        let mut present = table("What the server has now, by the model", "levels");
-        let name = if now.flash_bytes > 0.0 { "DRAM and flash" } else { "DRAM alone" };
-        add(&mut present, name, Some(now), decimals(planner));
-        report.parts.push(Part::Table(present));
+    for (title, machine) in machines {
+        let mut rows = table(title, "levels");
+        let alone = planner.split(machine.dram_bytes, 0.0);
+        if machine.flash_bytes > 0.0 {
+            add(&mut rows, "DRAM and flash", Some(machine), decimals(planner));
+        }
+        add(&mut rows, "DRAM alone", alone.as_ref(), decimals(planner));
+        report.parts.push(Part::Table(rows));
     }
     for goal in goals {
         report.parts.push(Part::Table(answers(planner, *goal)));
@@ -58,7 +61,9 @@ fn facts(planner: &Planner) -> Vec<(String, String)> {
             "overheads",
             format!(
                 "{} bytes per item in DRAM; per item on flash {} bytes of flash, {} of DRAM",
-                overheads.dram_item_bytes, overheads.flash_item_bytes, overheads.flash_index_bytes
+                rounded(overheads.dram_item_bytes),
+                rounded(overheads.flash_item_bytes),
+                rounded(overheads.flash_index_bytes)
             ),
         ),
     ];

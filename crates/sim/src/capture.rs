@@ -1,0 +1,164 @@
+//! Listening to a running server: what its clients ask for, as requests.
+
+use std::io::{ErrorKind, Read, Write};
+use std::time::Duration;
+
+use crate::live::Live;
+use crate::replay::probe::{Way, meet, read_line};
+use crate::replay::server::Blocking;
+use crate::replay::{Credentials, Protocol, Server};
+use crate::trace::events::{Events, Teller};
+use crate::{Fields, Request};
+
+/// How long the server may take to answer at the beginning.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long one call waits for events.
+const WAIT: Duration = Duration::from_millis(100);
+/// What is read at once.
+const READ_BYTES: usize = 1 << 20;
+
+/// A connection on which a server tells what its clients do.
+pub struct Capture {
+    server: Server,
+    connection: Blocking,
+    events: Events,
+    teller: Teller,
+    /// Bytes of lines that are not read yet, in `..filled`.
+    buffer: Vec<u8>,
+    filled: usize,
+    /// The times of the first request and of the latest one, in seconds.
+    times_s: Option<(u64, u64)>,
+    unread: u64,
+    /// How many events the server had dropped at the beginning.
+    dropped: f64,
+}
+
+impl Capture {
+    /// Asks a server to tell. `protocol`: `None` = detected.
+    ///
+    /// # Errors
+    /// One line: the server is unreachable, refuses the login, or does not tell.
+    pub fn begin(
+        server: &Server,
+        protocol: Option<Protocol>,
+        credentials: Option<&Credentials>,
+    ) -> Result<Capture, String> {
+        let (found, mut connection) =
+            meet(&Way { server, protocol, credentials, database: None, timeout: ANSWER_TIMEOUT })?;
+        let (teller, asks, wanted): (_, &[&str], _) = match found.protocol {
+            // Releases before 1.6.21 do not tell of deletes.
+            Protocol::Memcached => {
+                (Teller::Watch, &["watch fetchers mutations deletions", "watch fetchers mutations"], "OK")
+            }
+            Protocol::Resp => (Teller::Monitor, &["MONITOR"], "+OK"),
+        };
+        let failed = |error| format!("{server}: {error}");
+        let mut answer = String::new();
+        for ask in asks {
+            connection.write_all(format!("{ask}\r\n").as_bytes()).map_err(failed)?;
+            answer = String::from_utf8_lossy(&read_line(&mut connection).map_err(failed)?).into_owned();
+            if answer == wanted {
+                connection.set_read_timeout(WAIT).map_err(failed)?;
+                return Ok(Capture {
+                    server: server.clone(),
+                    connection,
+                    events: Events::new(teller),
+                    teller,
+                    buffer: vec![0; READ_BYTES],
+                    filled: 0,
+                    times_s: None,
+                    unread: 0,
+                    dropped: if teller == Teller::Watch { dropped_by(server) } else { 0.0 },
+                });
+            }
+        }
+        Err(format!("{server}: it does not tell what its clients do: '{answer}'"))
+    }
+
+    /// Which lines the server tells.
+    pub fn teller(&self) -> Teller {
+        self.teller
+    }
+
+    /// The fields of the requests.
+    pub fn fields(&self) -> Fields {
+        self.events.fields()
+    }
+
+    /// The share of the reads that found an item, where the server tells, and how many reads there were.
+    pub fn hit_ratio(&self) -> Option<(f64, u64)> {
+        self.events.hit_ratio()
+    }
+
+    /// What is missing, where something is.
+    pub fn notice(&self) -> Option<String> {
+        let dropped =
+            if self.teller == Teller::Watch { dropped_by(&self.server) - self.dropped } else { 0.0 };
+        let parts = [
+            self.events.notice(),
+            (dropped > 0.0).then(|| format!("the server had no room for {dropped} events")),
+            (self.unread > 0).then(|| format!("{} lines could not be read", self.unread)),
+        ];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        (!parts.is_empty()).then(|| format!("{}: {}", self.server, parts.join("; ")))
+    }
+
+    /// Waits a moment for what clients do, and appends it to `into`. `false` = the server has closed the connection.
+    ///
+    /// # Errors
+    /// The connection failed.
+    pub fn take(&mut self, into: &mut Vec<Request>) -> Result<bool, String> {
+        if self.filled == self.buffer.len() {
+            self.buffer.resize(self.buffer.len() * 2, 0);
+        }
+        let got = match self.connection.read(&mut self.buffer[self.filled..]) {
+            Ok(got) => got,
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
+                ) =>
+            {
+                // What belongs together comes together.
+                self.give(into, true);
+                return Ok(true);
+            }
+            Err(error) => return Err(format!("{}: {error}", self.server)),
+        };
+        self.filled += got;
+        let end = self.buffer[..self.filled].iter().rposition(|&octet| octet == b'\n').map_or(0, |at| at + 1);
+        for line in self.buffer[..end].split(|&octet| octet == b'\n') {
+            let line = line.trim_ascii();
+            if !line.is_empty() && self.events.push(line).is_err() {
+                self.unread += 1;
+            }
+        }
+        self.buffer.copy_within(end..self.filled, 0);
+        self.filled -= end;
+        self.give(into, got == 0);
+        Ok(got > 0)
+    }
+
+    /// Appends what has come and may have waited for more.
+    pub fn end(&mut self, into: &mut Vec<Request>) {
+        self.give(into, true);
+    }
+
+    fn give(&mut self, into: &mut Vec<Request>, is_over: bool) {
+        while let Some((time_us, mut request)) = self.events.pop(is_over) {
+            let time_s = time_us / 1_000_000;
+            let (first_s, latest_s) = self.times_s.get_or_insert((time_s, time_s));
+            // Events of different threads may come out of order.
+            *latest_s = time_s.max(*latest_s);
+            request.time_s = (*latest_s - *first_s).min(u32::MAX.into()) as u32;
+            into.push(request);
+        }
+    }
+}
+
+/// How many events a memcached has dropped since its start, because its threads had no room for them. 0 where it does
+/// not say.
+fn dropped_by(server: &Server) -> f64 {
+    let stats = Live::connect(server).and_then(|mut live| live.stats(""));
+    stats.ok().and_then(|stats| stats.number("log_worker_dropped")).unwrap_or(0.0)
+}
