@@ -85,6 +85,23 @@ class Admin(Case):
         self.assertEqual([line for line in wrong if not line.endswith(": None")], [])
 
     @larder_only
+    def test_names_are_as_prometheus_wants_them(self):
+        """What `promtool check metrics` looks at."""
+        self.server("--admin", "127.0.0.1:%d" % self.port, "--flash", "sim:ftl:64m", "--namespaces", "a=10-50")
+        families = re.findall(r"^# TYPE (\S+) (\S+)$", self.fetch("/metrics")[1], re.MULTILINE)
+        for name, kind in families:
+            words = name.split("_")
+            self.assertEqual(kind == "counter", words[-1] == "total", name)
+            self.assertRegex(name, "^(larder|process)_[a-z0-9_]+$")
+            self.assertNotIn(words[-1], ("count", "sum", "bucket", "info") if kind != "gauge" else ("sum", "bucket"))
+            self.assertFalse({"counter", "gauge", "histogram", "s", "ms", "us", "ns", "kb", "mb", "milliseconds",
+                              "microseconds", "minutes", "hours", "percent"} & set(words), name)
+        names = [name for name, _ in families]
+        for name in ("process_cpu_seconds_total", "process_resident_memory_bytes", "process_start_time_seconds",
+                     "process_open_fds", "process_max_fds", "larder_keeper_cpu_seconds_total"):
+            self.assertIn(name, names)
+
+    @larder_only
     def test_a_page_that_does_not_exist(self):
         self.server("--admin", "127.0.0.1:%d" % self.port)
         self.assertEqual(self.fetch("/nothing")[0], 404)

@@ -10,9 +10,13 @@ import threading
 import time
 import unittest
 
+import packets
 import process_support
+import resp_support
 import support
+import tls_support
 from process_support import Case, larder_only
+from resp_support import command
 
 BACKEND_NAMES = {"ring": (b"io_uring",), "poll": (b"poll", b"epoll")}
 CORE_TRANSCRIPTS = ["storage", "retrieval", "delete", "arithmetic", "noreply", "errors", "limits", "meta_get",
@@ -249,8 +253,6 @@ class UdpOnTheNetwork(Case):
             with self.assertRaises(ConnectionRefusedError):
                 client.recv(65536)
         self.assertIn("UDP is for this machine only", server.error_text())
-        with support.Connection(self.own, server.port) as connection:
-            self.assertEqual(connection.ask(b"mn"), b"MN")
 
     @larder_only
     def test_buffers_are_in_the_accounts(self):
@@ -258,6 +260,94 @@ class UdpOnTheNetwork(Case):
         with_udp = self.server("-t", "2", "-m", "64", "-U", str(support.free_port()))
         held = [int(self.connection(one).stats()[b"read_buf_bytes"]) for one in (server, with_udp)]
         self.assertGreaterEqual(held[1] - held[0], 2 * 65536)
+
+
+@unittest.skipIf(own_address() is None, "this machine has no address but its loopback address")
+class Strangers(Case):
+    """Clients of other machines at a server that nobody has opened for them. Who comes from an address of the network
+    is taken for one, also from this machine."""
+
+    WHY = b"only clients of the server's own machine are served"
+
+    def come(self, port, encrypt=lambda made: made):
+        """A connection from an address of the network."""
+        made = socket.create_connection((own_address(), port), support.WAIT_SECONDS_MAX)
+        connection = support.Connection(None, None, made=encrypt(made))
+        self.addCleanup(connection.close)
+        return connection
+
+    def serves(self, port):
+        """Whether a stranger is served."""
+        answer = self.come(port).ask(b"mn")
+        self.assertTrue(answer == b"MN" or self.WHY in answer, answer)
+        return answer == b"MN"
+
+    @larder_only
+    def test_they_are_told_why_in_their_protocol(self):
+        resp = support.free_port()
+        server = self.server("--resp-port", str(resp), defaults=[])
+        self.assertIn("only clients of this machine are served", server.error_text())
+        self.assertEqual(self.connection(server).set(b"k", b"v"), b"STORED")
+        text = self.come(server.port)
+        text.send(b"set k 0 0 1\r\nw\r\nget k\r\n")
+        self.assertTrue(text.line().startswith(b"SERVER_ERROR " + self.WHY))
+        self.assertTrue(text.is_closed())
+        for port in (server.port, resp):
+            client = self.come(port)
+            client.send(command(b"GET", b"k") + command(b"SET", b"k", b"w"))
+            self.assertTrue(client.line().startswith(b"-DENIED " + self.WHY))
+            self.assertTrue(client.is_closed())
+        binary = self.come(server.port)
+        reply = packets.ask(binary, packets.packet(packets.GET, b"k", opaque=77))
+        self.assertEqual((reply.opcode, reply.opaque, reply.status), (packets.GET, 77, packets.AUTH_ERROR))
+        self.assertTrue(reply.value.startswith(self.WHY))
+        self.assertTrue(binary.is_closed())
+        own = self.connection(server)
+        self.assertEqual(own.get(b"k"), b"v")
+        self.assertEqual(own.stats()[b"stranger_rejected_connections"], b"4")
+        self.assertIn("of other machines turned away, the last one from " + own_address(), server.error_text())
+
+    @larder_only
+    def test_one_that_says_nothing_does_not_stay(self):
+        self.assertTrue(self.come(self.server(defaults=[]).port).is_closed())
+
+    @larder_only
+    def test_who_is_asked_for_comes_in(self):
+        users = os.path.join(self.folder(), "users")
+        with open(users, "w") as file:
+            file.write("ada:lovelace\n")
+        for flags in (("-l", "0.0.0.0"), ("-l", own_address()), ("--open",)):
+            server = self.server(*flags, defaults=[], wait=False)
+            server.wait_until_listening(own_address())
+            self.assertTrue(self.serves(server.port))
+        asks = self.server("-Y", users, defaults=[])
+        self.assertEqual(self.come(asks.port).set(b"login", b"ada lovelace"), b"STORED")
+
+    @larder_only
+    def test_the_door_opens_and_closes_while_the_server_runs(self):
+        server = self.server(defaults=[])
+        own = self.connection(server)
+        self.assertEqual(resp_support.ask(own, b"CONFIG", b"GET", b"protected-mode"), [b"protected-mode", b"yes"])
+        self.assertFalse(self.serves(server.port))
+        self.assertEqual(resp_support.ask(own, b"CONFIG", b"SET", b"protected-mode", b"no"), b"OK")
+        self.assertTrue(self.serves(server.port))
+        self.assertEqual(resp_support.ask(own, b"CONFIG", b"SET", b"open", b"false"), b"OK")
+        self.assertFalse(self.serves(server.port))
+
+    @larder_only
+    @unittest.skipUnless(tls_support.has_openssl(), "openssl is not installed")
+    def test_over_tls(self):
+        certificates = tls_support.Certificates(self.folder())
+        flags = tls_support.flags(*certificates.sign("server"))
+        server = self.server(*flags, defaults=[])
+
+        def encrypted(context):
+            return lambda made: context.wrap_socket(made, server_hostname="localhost")
+        self.assertIn(self.WHY, self.come(server.port, encrypted(certificates.client())).ask(b"mn"))
+        # Who shows a certificate is no stranger.
+        asks = self.server(*flags, "--tls-verify", "require", "--tls-ca", certificates.authority, defaults=[])
+        known = encrypted(certificates.client(certificates.sign("client")))
+        self.assertEqual(self.come(asks.port, known).ask(b"mn"), b"MN")
 
 
 class Addresses(Case):

@@ -1,6 +1,7 @@
 """Operating a server: checking its settings, changing them while it runs, and what the system around it sees."""
 
 import glob
+import itertools
 import json
 import os
 import re
@@ -211,6 +212,7 @@ class Reload(OperateCase):
         self.assertTrue(waiting.line().startswith(b"VERSION"))
         one_too_many = self.connection(server)
         self.assertIn(b"Too many open connections", one_too_many.line())
+        self.logged(server, "1 refused beyond the most connections (4, -c)")
         self.reload(server, "conn-limit = 4\nidle-timeout = 1\n", "idle-timeout is 1 now")
         self.assertTrue(held[0].is_closed())
 
@@ -334,6 +336,23 @@ class Reload(OperateCase):
         support.until(lambda: server.resident_bytes() < 64 << 20, "memory is given back")
 
 
+class Told(OperateCase):
+    """What is told of a server that runs."""
+
+    def test_each_setting_has_one_value(self):
+        # Exporters take a line of another number of words for an error.
+        server = self.server("--flash", "sim:ftl:64m")
+        for name, value in self.connection(server).stats(b"settings").items():
+            self.assertEqual(len(value.split()), 1, name)
+
+    def test_stores_that_find_no_memory_are_logged(self):
+        server = self.server("-m", "8", "-M")
+        connection = self.connection(server)
+        number = itertools.count()
+        support.until(lambda: connection.set(b"k%d" % next(number), b"v" * 100_000) != b"STORED", "memory is full")
+        self.logged(server, "stores refused, because memory is full and -M forbids evictions")
+
+
 class ConfigSet(OperateCase):
     """`CONFIG SET` and `CONFIG GET` with the names of the settings file."""
 
@@ -352,6 +371,9 @@ class ConfigSet(OperateCase):
         with server.connect() as other:
             self.assertEqual(other.stats(b"settings")[b"idle_timeout"], b"33")
             self.assertEqual(other.stats(b"worth")[b"mode"], b"hits")
+            self.assertEqual(other.ask(b"cache_memlimit 80"), b"OK")
+        self.logged(server, "idle-timeout is 33 now, it was 0", "worth is hits now, it was auto",
+                    "memory-limit is 90m now, it was 100m", "memory-limit is 80m now, it was 90m")
 
     def test_what_cannot_change_is_refused_and_nothing_changes(self):
         connection = self.connection(self.server())

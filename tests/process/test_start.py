@@ -159,7 +159,9 @@ class Messages(Case):
         with open(users, "w") as file:
             file.write("ada:lovelace\n")
         _, said = self.said()
-        self.assertIn("every machine that reaches this one may read and change all items", said)
+        self.assertIn("only clients of this machine are served: for others name addresses with -l", said)
+        for flags in (("--open",), ("-l", "0.0.0.0")):
+            self.assertIn("every machine that reaches this one may read and change all items", self.said(*flags)[1])
         asks = self.server("-Y", users)
         self.assertNotIn("every machine", asks.error_text())
 

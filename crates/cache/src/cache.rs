@@ -328,6 +328,16 @@ impl Cache {
         self.temperature
     }
 
+    /// In one word, which pages the arena got.
+    pub fn pages(&self) -> &'static str {
+        match self.store.memory.pages() {
+            PageKind::ExplicitHuge => "huge",
+            PageKind::Transparent => "transparent",
+            PageKind::Small => "small",
+            PageKind::Coloured { .. } => "coloured",
+        }
+    }
+
     /// In one sentence, which pages the arena got.
     pub fn pages_sentence(&self) -> String {
         self.store.memory.pages_description()

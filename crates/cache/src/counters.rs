@@ -121,7 +121,7 @@ counters! {
     evicted_active,
     /// Evicted items that had an expiry time.
     evicted_nonzero,
-    /// Sum over all evicted items of the seconds since their last use; divided by evictions, the mean idle time at
+    /// Sum over all evicted items of the time since their last use; divided by evictions, the mean idle time at
     /// eviction.
     evicted_idle_s,
     /// Items whose memory was taken back because they had expired or were flushed.
@@ -138,9 +138,9 @@ counters! {
     hot_searches,
     /// Columns that the pass emptied.
     columns_reclaimed,
-    /// Nanoseconds spent in the pass over columns.
+    /// Time spent in the pass over columns.
     pass_ns,
-    /// Nanoseconds that the keeper spent on reading references.
+    /// Time that the keeper spent on reading references.
     note_ns,
     /// Columns that were taken from the NUMA node of the worker, or of the items that are moved; 0 with one node.
     numa_local_columns,
@@ -178,7 +178,7 @@ counters! {
     promotion_lost,
     /// Penalties that were measured: stores that followed a miss of their key within 5 seconds.
     penalties_measured,
-    /// Sum of all measured penalties in microseconds: the time from a miss to the store that followed.
+    /// Sum of all measured penalties: the time from a miss to the store that followed.
     penalties_measured_us,
     /// Stores whose client stated the penalty of a miss (flag G of ms).
     penalties_stated,

@@ -12,6 +12,7 @@ use crate::flash::numbers;
 use crate::io::IoSnapshot;
 use crate::keys;
 use crate::latency::{Class, Histogram, WorkerLatency, total, total_fetches};
+use crate::own_process;
 use crate::sizing;
 use crate::worth;
 use larder_cache::{Cache, NamespaceStats, Sizing, TemperatureStats, Totals};
@@ -50,6 +51,35 @@ fn counter(name: &'static str, help: &'static str, value: u64) -> Family {
     Family::single(name, help, Kind::Counter, "", Value::Count(value))
 }
 
+/// A row of the totals. Times are in seconds.
+fn of_totals((name, help, value): (&'static str, &'static str, u64)) -> Family {
+    let times = [("_ns", 1e9), ("_us", 1e6), ("_s", 1.0)];
+    let time = times.into_iter().find_map(|(unit, a_second)| Some((name.strip_suffix(unit)?, a_second)));
+    match time {
+        Some((name, a_second)) => {
+            Family::single(name, help, Kind::Counter, "seconds", Value::Amount(value as f64 / a_second))
+        }
+        None => counter(name, help, value),
+    }
+}
+
+fn penalties(totals: &Totals) -> Family {
+    Family::labelled(
+        "penalties",
+        "Penalties of misses, measured or stated, since the server started, by the most that they cost.",
+        Kind::Counter,
+        "",
+        "up_to",
+        [
+            count("1ms", totals.penalties_to_1_ms),
+            count("10ms", totals.penalties_to_10_ms),
+            count("100ms", totals.penalties_to_100_ms),
+            count("1s", totals.penalties_to_1_s),
+            count("5s", totals.penalties_to_5_s),
+        ],
+    )
+}
+
 fn gauge(name: &'static str, help: &'static str, unit: &'static str, value: u64) -> Family {
     Family::single(name, help, Kind::Gauge, unit, Value::Count(value))
 }
@@ -72,7 +102,8 @@ impl Source for Metrics {
         ));
         let shown = ["get_hits", "get_misses", "evictions"];
         let others = totals.rows().into_iter().filter(|row| !shown.contains(&row.0));
-        families.extend(others.map(|(name, help, value)| counter(name, help, value)));
+        families.extend(others.filter(|row| !row.0.starts_with("penalties_to_")).map(of_totals));
+        families.push(penalties(&totals));
         let stats = self.cache.temperature_stats();
         families.extend(self.temperature(&stats));
         families.push(self.worth());
@@ -84,6 +115,7 @@ impl Source for Metrics {
         families.extend(self.sizes());
         families.extend(self.sizes_of_namespaces());
         families.extend(self.flash());
+        families.extend(own_process::families());
         families
     }
 
@@ -419,11 +451,11 @@ impl Metrics {
                  them in time.",
                 self.cache.dropped_pages(),
             ),
-            counter(
+            of_totals((
                 "keeper_cpu_ns",
-                "CPU time that the keeper's thread has used since the server started, in nanoseconds.",
+                "CPU time that the keeper's thread has used since the server started.",
                 self.cache.keeper_cpu_ns(),
-            ),
+            )),
         ]);
         families
     }
@@ -602,7 +634,7 @@ fn group_families(groups: &[GroupRow]) -> Vec<Family> {
     families.into_iter().filter(|family| !family.samples.is_empty()).collect()
 }
 
-fn io_counters(io: &IoSnapshot) -> [Family; 11] {
+fn io_counters(io: &IoSnapshot) -> [Family; 12] {
     [
         counter(
             "connections_opened",
@@ -619,6 +651,12 @@ fn io_counters(io: &IoSnapshot) -> [Family; 11] {
             "Client connections that were turned away since the server started or since stats reset, because their \
              address had as many as one may have (--address-conn-limit).",
             io.address_rejected_connections,
+        ),
+        counter(
+            "connections_rejected_strangers",
+            "Client connections of other machines that were turned away since the server started or since stats reset, \
+             because no address (-l), no users (-Y) and no --open say that they may come.",
+            io.stranger_rejected_connections,
         ),
         counter(
             "connections_idle_closed",

@@ -107,10 +107,8 @@ fn serve(
     let buffers = bound.buffers();
     cache.measure_buffers_by(move || buffers.used_bytes());
     let description = flash.map(|flash| flash.describe());
-    let pages = cache.pages_sentence();
     let state = Arc::new(ServerState::new(
         settings.clone(),
-        pages,
         users,
         Some(drivers(&bound, tls)),
         description,
@@ -350,6 +348,7 @@ fn listen_options(
         udp_reply_bytes_per_s: settings.udp_reply_bytes_per_s,
         resp_port: port(settings.resp_port),
         addresses: settings.addresses.iter().map(listen_address).collect(),
+        serves_strangers: settings::serves_strangers(settings),
         tls,
         unix: settings.unix_socket.clone().map(|path| (path, settings.unix_mask)),
         backlog: settings.backlog,

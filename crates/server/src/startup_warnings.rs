@@ -1,7 +1,7 @@
 //! What a server says about its own start: what is probably not what the user wants.
 
 use crate::io::Addresses;
-use crate::settings::{FleetSettings, Port, Settings};
+use crate::settings::{FleetSettings, Port, Settings, serves_strangers};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -69,7 +69,13 @@ pub(crate) fn startup_warnings(settings: &Settings, addresses: &Addresses, machi
     }
     let Addresses { tcp, udp, resp, .. } = addresses;
     let listens_everywhere = tcp.iter().chain(udp).chain(resp).any(|at| at.ip().is_unspecified());
-    if listens_everywhere && settings.auth_file.is_none() {
+    if addresses.are_unasked && !serves_strangers(settings) {
+        warnings.push(
+            "only clients of this machine are served: for others name addresses with -l, ask for passwords with -Y, or \
+             give --open"
+                .to_owned(),
+        );
+    } else if listens_everywhere && settings.auth_file.is_none() {
         warnings.push(
             "every machine that reaches this one may read and change all items: name addresses with -l, or ask for \
              passwords with -Y"

@@ -52,7 +52,9 @@ impl Form {
 }
 
 /// The beginning of every name.
-const PREFIX: &str = "larder";
+const PREFIX: &str = "larder_";
+/// The beginning of the names that every program has that is watched by Prometheus: those get no other.
+const OF_PROCESS: &str = "process_";
 /// The bounds of an exported histogram are powers of two, from 2^8 ns (256 ns) to 2^34 ns (17 s). The buckets of
 /// [`Histogram`] have exact bounds there.
 const LEAST_POWER: u32 = 8;
@@ -60,7 +62,7 @@ const MOST_POWER: u32 = 34;
 
 /// The families as text. Fails only if writing into memory does.
 pub(super) fn text(families: Vec<Family>, form: Form) -> Result<String, fmt::Error> {
-    let mut registry = Registry::with_prefix(PREFIX);
+    let mut registry = Registry::default();
     registry.register_collector(Box::new(Once(Mutex::new(families))));
     let mut text = String::new();
     encode(&mut text, &registry)?;
@@ -111,7 +113,11 @@ impl Collector for Once {
                 "seconds" => Some(Unit::Seconds),
                 other => Some(Unit::Other(other.to_owned())),
             };
-            let mut encoder = encoder.encode_descriptor(family.name, family.help, unit.as_ref(), kind)?;
+            let name = match family.name.starts_with(OF_PROCESS) {
+                true => family.name.to_owned(),
+                false => format!("{PREFIX}{}", family.name),
+            };
+            let mut encoder = encoder.encode_descriptor(&name, family.help, unit.as_ref(), kind)?;
             for sample in &family.samples {
                 if sample.labels.is_empty() {
                     number(&sample.value, family.kind, &mut encoder)?;

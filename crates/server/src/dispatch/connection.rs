@@ -34,7 +34,7 @@ pub struct Connection<S> {
     reach: Reach,
     /// The client may do everything, with all keys.
     may_do_all: bool,
-    /// The client has to log in before its input is read as requests.
+    /// The client has to log in before its input is read as requests, or is none that may come.
     is_locked: bool,
     /// The client has named a mechanism of SASL, and its name and password follow.
     pub(super) has_begun_sasl: bool,
@@ -61,6 +61,8 @@ pub struct Connection<S> {
 struct Reach {
     /// `None` = it has to log in first.
     rights: Option<Rights>,
+    /// It is of another machine, and is not served.
+    is_stranger: bool,
     /// The database that it has chosen.
     database: u8,
     /// The keys of the client in it. `None` = all that are of no other database.
@@ -79,7 +81,11 @@ impl<S: SessionState> Connection<S> {
             output: Output::new(pool.clone(), is_datagram),
             progress: Progress::new(peer.id, peer.fd, is_datagram),
             protocol,
-            reach: Reach { rights: access.map(|access| Rights { access, keys: None }), ..Reach::default() },
+            reach: Reach {
+                rights: access.map(|access| Rights { access, keys: None }),
+                is_stranger: peer.is_stranger,
+                ..Reach::default()
+            },
             may_do_all: false,
             is_locked: false,
             has_begun_sasl: false,
@@ -98,7 +104,8 @@ impl<S: SessionState> Connection<S> {
 
     /// The protocol or the access has changed.
     fn settle(&mut self) {
-        self.is_locked = self.protocol == Protocol::Text && self.reach.rights.is_none();
+        self.is_locked =
+            self.reach.is_stranger || (self.protocol == Protocol::Text && self.reach.rights.is_none());
         self.may_do_all = self.access() == Some(Access::Full) && self.own_keys().is_none();
         if self.protocol == Protocol::Text && self.own_keys().is_some() {
             self.protocol = Protocol::TextOfOwnKeys;
@@ -190,6 +197,18 @@ impl<S: SessionState> Connection<S> {
     /// Whether the client has to log in before its input is read as requests.
     pub(super) fn is_locked(&self) -> bool {
         self.is_locked
+    }
+
+    /// The first request of a client of another machine: it is told why it is not served.
+    ///
+    /// `true` = it is one.
+    pub(super) fn turned_away(&mut self, request: &[u8]) -> bool {
+        if self.reach.is_stranger && !self.output.is_closing() {
+            self.output.buffer().extend(self.protocol.turns_away(request));
+            self.output.close();
+            self.ends_unserved = true;
+        }
+        self.reach.is_stranger
     }
 
     /// Whether something has to be done before the input can be read as requests.

@@ -28,7 +28,8 @@ use super::state::ServerState;
 use super::window::{Hints, Progressed, WINDOW_OPS, WindowOp};
 use crate::io::{CloseReason, ConnectionId, Peer, Ready, Service, Transport};
 use crate::latency::WorkerLatency;
-use crate::settings;
+use crate::seldom::Seldom;
+use crate::settings::{self, Settings};
 use larder_cache::{KEY_BYTES_MAX, LookupStage, Worker};
 use sample::Sampler;
 use std::os::fd::RawFd;
@@ -50,6 +51,8 @@ pub struct Dispatcher {
     memcached: Memcached,
     resp: Resp,
     sampler: Sampler,
+    /// What one of the workers logs for all.
+    refusals: Option<Refusals>,
 }
 
 /// What is to be done with an entry of the window, by its protocol.
@@ -100,6 +103,25 @@ impl Work<'_> {
     }
 }
 
+/// Stores that found no memory, for the log.
+#[derive(Debug, Default)]
+struct Refusals {
+    seen: u64,
+    told: Seldom,
+}
+
+impl Refusals {
+    /// `count` stores have found no memory by now.
+    fn look(&mut self, settings: &Settings, count: u64) {
+        let more = count.saturating_sub(std::mem::replace(&mut self.seen, count));
+        self.told.tell(more, |count| {
+            let reason =
+                if settings.evict { "nothing could be evicted in time" } else { "-M forbids evictions" };
+            format!("{count} stores refused, because memory is full and {reason}")
+        });
+    }
+}
+
 /// Why gathering stopped.
 #[derive(PartialEq, Eq)]
 enum Gathered {
@@ -130,6 +152,7 @@ impl Dispatcher {
             pool: Rc::default(),
             logs: false,
             sampler: Sampler::new(number),
+            refusals: (number == 0).then(Refusals::default),
         }
     }
 
@@ -436,6 +459,9 @@ impl Service for Dispatcher {
 
     fn tick(&mut self, _now_s: u32) {
         self.executor.tick();
+        if let Some(refusals) = &mut self.refusals {
+            refusals.look(self.state.settings(), self.executor.cache().totals().store_no_memory);
+        }
         self.sampler.tick();
         self.resp.tick(&self.executor);
     }

@@ -77,6 +77,10 @@ pub(super) trait Interpreter<S: SessionState> {
     /// Something that is not a request: the next piece of a large value or of a list, bytes to throw away, a login.
     #[inline(never)]
     fn take_turn(&mut self, executor: &mut Executor, ready: &mut Ready<'_, Connection<S>>) {
+        if ready.connection.turned_away(ready.input) {
+            ready.consumed = ready.input.len();
+            return;
+        }
         let Connection { output, progress, swallow, .. } = &mut *ready.connection;
         let takes_in = matches!(progress.busy, Some(Busy::Receiving(_) | Busy::Taking));
         if takes_in && executor.is_short_of_room() && executor.waits_for_room(progress) {

@@ -3,7 +3,7 @@
 
 use super::state::ServerState;
 use crate::io::Buffers;
-use crate::settings::{Change, Effects, FleetSettings, Row, Settings, table};
+use crate::settings::{Change, Effects, FleetSettings, Row, Settings, serves_strangers, table};
 use larder_cache::Cache;
 
 /// What a change reaches.
@@ -79,7 +79,7 @@ impl Running<'_> {
             if now.tls != before.tls
                 && let Some(Err(why)) = self.state.load_certificates(&now.tls)
             {
-                now.tls = before.tls;
+                now.tls = before.tls.clone();
                 for (setting, done) in settings.iter().zip(&mut done) {
                     if setting.name.starts_with("tls-") && *done == Ok(true) {
                         *done = Err(why.clone());
@@ -88,7 +88,13 @@ impl Running<'_> {
             }
             if let Some(limits) = self.state.drivers().and_then(|drivers| drivers.limits.as_ref()) {
                 limits.set(now.connections_max as usize, now.maxconns_fast, now.idle_timeout_s);
+                limits.set_strangers(serves_strangers(now));
                 limits.set_per_address(now.connections_per_address_max as usize);
+            }
+            for (setting, _) in settings.iter().zip(&done).filter(|(_, done)| **done == Ok(true)) {
+                let (old, new) = (setting.text(&before), setting.text(now));
+                let (name, old, new) = (setting.name, shown(&old), shown(&new));
+                tracing::info!(target: "larder::settings", "{name} is {new} now, it was {old}");
             }
             done
         })
@@ -152,10 +158,7 @@ impl Follower {
         for ((row, (read, new)), done) in settings.iter().zip(values).zip(done) {
             let (name, before, after) = (row.name, shown(read), shown(&new));
             match done {
-                Ok(_) => {
-                    tracing::info!(target: "larder::settings", "{name} is {after} now, it was {before}");
-                    *read = new;
-                }
+                Ok(_) => *read = new,
                 Err(why) => tracing::warn!("{name} stays {before}, though the settings say {after}: {why}"),
             }
         }

@@ -1,6 +1,7 @@
 //! The protocol that a connection speaks, and what follows from it before a request is read.
 
-use larder_protocol::binary::REQUEST_MAGIC;
+use larder_protocol::binary::reply::{self, Lengths};
+use larder_protocol::binary::{Echo, REQUEST_MAGIC, Status};
 
 /// The byte that a request of RESP begins with, unless it is a line of words.
 const ARRAY_OF_RESP: u8 = b'*';
@@ -37,6 +38,30 @@ impl Protocol {
         match self {
             Protocol::Binary => b"",
             Protocol::Text | Protocol::TextOfOwnKeys | Protocol::Undecided | Protocol::Resp => b"\r\n",
+        }
+    }
+
+    /// What a client of another machine is told where nothing says that such may come. `request` = what it has sent.
+    #[cold]
+    pub(super) fn turns_away(self, request: &[u8]) -> Vec<u8> {
+        const WHY: &str = "only clients of the server's own machine are served, because it was started without an \
+                           address to listen on (-l), without users (-Y) and without --open";
+        match self {
+            Protocol::Resp => format!("-DENIED {WHY}\r\n").into_bytes(),
+            Protocol::Binary => {
+                let echo = Echo {
+                    opcode: request.get(1).copied().unwrap_or_default(),
+                    opaque: request
+                        .get(12..16)
+                        .map_or(0, |bytes| u32::from_be_bytes([0, 1, 2, 3].map(|at| bytes[at]))),
+                };
+                let lengths = Lengths { value: WHY.len() as u32, ..Lengths::default() };
+                let mut packet = Vec::new();
+                reply::header(&mut packet, echo, Status::AuthError, lengths, 0);
+                packet.extend_from_slice(WHY.as_bytes());
+                packet
+            }
+            _ => format!("SERVER_ERROR {WHY}\r\n").into_bytes(),
         }
     }
 

@@ -47,7 +47,6 @@ pub struct ServerState {
     /// Held while settings change.
     settings_change: Mutex<()>,
     host: Option<Arc<dyn Host>>,
-    pages: String,
     drivers: Option<Drivers>,
     flash: Option<FlashDescription>,
     users: RwLock<Option<Users>>,
@@ -78,10 +77,9 @@ struct Counts {
 }
 
 impl ServerState {
-    /// The state of a server that starts now. `pages` says in one sentence which kind of pages the memory has.
+    /// The state of a server that starts now.
     pub fn new(
         settings: Settings,
-        pages: String,
         users: Option<Users>,
         drivers: Option<Drivers>,
         flash: Option<FlashDescription>,
@@ -96,7 +94,6 @@ impl ServerState {
                 databases: Databases::new(&settings),
             },
             watch: Arc::new(Watch::new(settings.threads as usize, bells, buffers)),
-            pages,
             drivers,
             flash,
             users: RwLock::new(users),
@@ -151,11 +148,6 @@ impl ServerState {
     /// The program around the server, where there is one.
     pub(super) fn host(&self) -> Option<&dyn Host> {
         self.host.as_deref()
-    }
-
-    /// The kind of pages that the memory has, in one sentence.
-    pub(super) fn pages(&self) -> &str {
-        &self.pages
     }
 
     pub(super) fn drivers(&self) -> Option<&Drivers> {

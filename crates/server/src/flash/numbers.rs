@@ -219,8 +219,8 @@ const FIGURES: &[Figure] = &[
         well.", Unit::Zones, |stats| count(stats.zones_low.into())),
     figure("flash_zones_high", "High mark of the erased zones: with as many, only zones of which nearly all is \
         garbage are reclaimed.", Unit::Zones, |stats| count(stats.zones_high.into())),
-    figure("flash_zones_per_s", "Zones that the log and long records fill in a second, a mean of about 10 seconds of \
-        writing. Merges are left out, and the figure stays where it is while nothing is written.",
+    figure("flash_zones_per_second", "Zones that the log and long records fill in a second, a mean of about 10 seconds \
+        of writing. Merges are left out, and the figure stays where it is while nothing is written.",
         Unit::ZonesPerSecond, |stats| amount(stats.zones_per_s)),
     figure("flash_memory_limit", "Bytes of memory that the flash tier may take (--flash-memory).",
         Unit::BytesNow, |stats| count(stats.memory_cap)),

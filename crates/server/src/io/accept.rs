@@ -6,12 +6,13 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::accepted::Accepted;
 use super::listen::Listener;
 use super::shared::Shared;
 use super::transport::Transport;
+use crate::seldom::Seldom;
 use crate::tls::Tls;
 use socket2::Socket;
 
@@ -25,8 +26,6 @@ const TOO_MANY_OF_ADDRESS: Words = Words {
     memcached: "ERROR Too many open connections from this address\r\n",
     resp: "-ERR max number of clients reached for this address\r\n",
 };
-/// How often it is logged that addresses have too many.
-const LOGGED_EVERY: Duration = Duration::from_secs(60);
 
 /// The same in two protocols.
 struct Words {
@@ -54,14 +53,8 @@ pub(super) struct Acceptor {
     /// Where the search for the least busy worker starts, so that equals take turns.
     turn: usize,
     tls: Option<Arc<Tls>>,
-    refused: Refused,
-}
-
-/// Connections that were refused because their address has too many, since the last line about it in the log.
-#[derive(Debug, Default)]
-struct Refused {
-    unlogged: u64,
-    logged: Option<Instant>,
+    /// What is logged of connections beyond the limit, of those beyond that of their address, and of strangers.
+    told: [Seldom; 3],
 }
 
 impl Acceptor {
@@ -73,7 +66,7 @@ impl Acceptor {
             listening: true,
             turn: 0,
             tls,
-            refused: Refused::default(),
+            told: Default::default(),
         }
     }
 
@@ -86,7 +79,8 @@ impl Acceptor {
     /// A connection that a listener has accepted.
     pub(super) fn accepted(&self, socket: Socket, listener: &Listener) -> Accepted {
         let handshake = self.tls.as_ref().and_then(|tls| tls.config(listener.tls));
-        Accepted { handshake, is_resp: listener.is_resp, ..Accepted::new(socket, listener.transport) }
+        let (is_resp, is_stranger) = (listener.is_resp, listener.is_unasked && is_of_elsewhere(&socket));
+        Accepted { handshake, is_resp, is_stranger, ..Accepted::new(socket, listener.transport) }
     }
 
     /// Finds the worker for a new connection. `None` = the connection was turned away, or waits until another closes.
@@ -103,7 +97,13 @@ impl Acceptor {
             if accepted.place.is_none() {
                 shared.counters.workers[own].rejected_per_address.add(1);
                 refuse(&accepted, &TOO_MANY_OF_ADDRESS);
-                self.refused.tell(address, shared.address_limit.most());
+                let most = shared.address_limit.most();
+                self.told[1].tell(1, |count| {
+                    format!(
+                        "{count} refused beyond the most connections of one address ({most}, \
+                         --address-conn-limit), the last one from {address}"
+                    )
+                });
                 return None;
             }
         }
@@ -112,11 +112,18 @@ impl Acceptor {
                 // First: the client may ask for the count as soon as it is refused.
                 shared.counters.workers[own].rejected.add(1);
                 refuse(&accepted, &TOO_MANY);
+                let most = shared.limits.most();
+                self.told[0]
+                    .tell(1, |count| format!("{count} refused beyond the most connections ({most}, -c)"));
             } else {
                 self.parked.push_back(accepted);
                 self.pause(Pause::Limit, shared);
             }
             return None;
+        }
+        if accepted.is_stranger {
+            accepted.is_stranger = !shared.limits.serves_strangers();
+            self.tell_stranger(&accepted, shared, own);
         }
         let now_open = shared.open.fetch_add(1, Ordering::SeqCst) + 1;
         if now_open >= shared.limits.most() && !shared.limits.refuses() {
@@ -125,6 +132,19 @@ impl Acceptor {
         let worker = self.least_busy(shared);
         shared.counters.workers[worker].assigned.fetch_add(1, Ordering::Relaxed);
         Some((worker, accepted))
+    }
+
+    #[cold]
+    fn tell_stranger(&mut self, accepted: &Accepted, shared: &Shared, own: usize) {
+        if let (true, Some(address)) = (accepted.is_stranger, address_of(accepted)) {
+            shared.counters.workers[own].rejected_strangers.add(1);
+            self.told[2].tell(1, |count| {
+                format!(
+                    "{count} of other machines turned away, the last one from {address}: name addresses with -l, ask \
+                     for passwords with -Y, or give --open"
+                )
+            });
+        }
     }
 
     /// Accepting failed. Errors of one client are ignored. A lack of descriptors is a reason to pause.
@@ -196,27 +216,18 @@ impl Acceptor {
     }
 }
 
-impl Refused {
-    /// One more was refused, from `address`, which has as many as it may.
-    fn tell(&mut self, address: IpAddr, most: usize) {
-        self.unlogged += 1;
-        if self.logged.is_none_or(|logged| logged.elapsed() >= LOGGED_EVERY) {
-            self.logged = Some(Instant::now());
-            let count = std::mem::take(&mut self.unlogged);
-            tracing::warn!(
-                "{count} refused beyond the most connections of one address ({most}, --address-conn-limit), the last \
-                 one from {address}"
-            );
-        }
-    }
-}
-
 /// The address of a client. `None` = it has none, or is gone already.
 fn address_of(accepted: &Accepted) -> Option<IpAddr> {
     match accepted.transport {
         Transport::Tcp => Some(accepted.socket.peer_addr().ok()?.as_socket()?.ip()),
         Transport::Unix | Transport::Udp => None,
     }
+}
+
+/// Whether a client has come from another machine, as far as its address tells.
+fn is_of_elsewhere(socket: &Socket) -> bool {
+    let address = socket.peer_addr().ok().and_then(|address| address.as_socket());
+    address.is_some_and(|address| !address.ip().to_canonical().is_loopback())
 }
 
 /// Tells a client that its connection is one too many. A few words fit the buffer of any socket. A client that is gone

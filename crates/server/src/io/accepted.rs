@@ -15,6 +15,8 @@ pub(super) struct Accepted {
     pub(super) transport: Transport,
     /// The client speaks RESP. `false` = it is not known what it speaks.
     pub(super) is_resp: bool,
+    /// A client of another machine, at a door that nobody has opened for it. It is told so, and not served.
+    pub(super) is_stranger: bool,
     /// What it counts for among the connections of its address. `None` = it was not counted, or has no address.
     pub(super) place: Option<AddressPlace>,
     /// The handshake that comes first.
@@ -37,6 +39,7 @@ impl Accepted {
             socket,
             transport,
             is_resp: false,
+            is_stranger: false,
             place: None,
             handshake: None,
             session: None,

@@ -39,6 +39,8 @@ pub(super) struct WorkerCounters {
     pub(super) opened: Count,
     pub(super) rejected: Count,
     pub(super) rejected_per_address: Count,
+    /// Connections of other machines, which nothing says may come.
+    pub(super) rejected_strangers: Count,
     pub(super) idle_kicks: Count,
     /// How often the worker looked at its clock: about once a second, unless it is stuck.
     pub(super) ticks: Count,
@@ -64,6 +66,8 @@ pub struct IoSnapshot {
     pub rejected_connections: u64,
     /// Connections turned away because their address had too many.
     pub address_rejected_connections: u64,
+    /// Connections of other machines that were turned away, because nothing says that they may come.
+    pub stranger_rejected_connections: u64,
     /// Whether new connections are accepted now.
     pub accepting: bool,
     /// How often accepting stopped because connections or file descriptors ran out.
@@ -144,6 +148,7 @@ impl IoCounters {
             total_connections: grown(|at| at.total_connections),
             rejected_connections: grown(|at| at.rejected_connections),
             address_rejected_connections: grown(|at| at.address_rejected_connections),
+            stranger_rejected_connections: grown(|at| at.stranger_rejected_connections),
             listen_disabled_num: grown(|at| at.listen_disabled_num),
             time_in_listen_disabled_us: grown(|at| at.time_in_listen_disabled_us),
             bytes_read: grown(|at| at.bytes_read),
@@ -179,6 +184,7 @@ impl IoCounters {
             total_connections: sum(|w| &w.opened),
             rejected_connections: sum(|w| &w.rejected),
             address_rejected_connections: sum(|w| &w.rejected_per_address),
+            stranger_rejected_connections: sum(|w| &w.rejected_strangers),
             accepting: self.accepting.load(Ordering::Relaxed),
             listen_disabled_num: self.listen_disabled.load(Ordering::Relaxed),
             time_in_listen_disabled_us: self.listen_disabled_us.load(Ordering::Relaxed),

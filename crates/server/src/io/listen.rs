@@ -34,6 +34,8 @@ pub struct ListenOptions {
     /// Addresses to listen on: `host`, `host:port`, `[v6]:port`. A port given here is for TCP and replaces `tcp_port`.
     /// Empty = every IPv4 and IPv6 address for TCP, and the loopback addresses for UDP.
     pub addresses: Vec<ListenAddress>,
+    /// Whether clients of other machines are served where no address is given here.
+    pub serves_strangers: bool,
     /// What encrypts TCP connections; `None` = nothing does.
     pub tls: Option<Arc<Tls>>,
     /// A unix socket and its access mode (0o700).
@@ -69,6 +71,7 @@ impl Default for ListenOptions {
             resp_port: None,
             udp_reply_bytes_per_s: 0,
             addresses: Vec::new(),
+            serves_strangers: true,
             tls: None,
             unix: None,
             backlog: 1024,
@@ -108,6 +111,8 @@ pub struct Addresses {
     pub udp: Vec<SocketAddr>,
     /// TCP addresses for RESP with their ports.
     pub resp: Vec<SocketAddr>,
+    /// TCP was opened on all addresses, because none was asked for by name.
+    pub are_unasked: bool,
     /// The unix socket.
     pub unix: Option<PathBuf>,
 }
@@ -131,11 +136,19 @@ pub(super) struct Listener {
     /// All its clients speak RESP.
     pub(super) is_resp: bool,
     pub(super) tls: ListenerTls,
+    /// It was opened without being asked for by name.
+    pub(super) is_unasked: bool,
 }
 
 impl Listener {
     fn of_unix(socket: Socket) -> Listener {
-        Listener { socket, transport: Transport::Unix, is_resp: false, tls: ListenerTls::Off }
+        Listener {
+            socket,
+            transport: Transport::Unix,
+            is_resp: false,
+            tls: ListenerTls::Off,
+            is_unasked: false,
+        }
     }
 }
 
@@ -154,6 +167,7 @@ impl Sockets {
     pub(super) fn bind(options: &ListenOptions, inherited: &Inherited) -> Result<Sockets, RunError> {
         let mut listeners = Vec::new();
         let mut addresses = Addresses::default();
+        let is_unasked = options.addresses.is_empty() && !inherited.has_tcp();
         let ports = [
             (options.tcp_port, "-p", true, MEMCACHED, &mut addresses.tcp),
             (options.resp_port, "--resp-port", false, RESP, &mut addresses.resp),
@@ -171,9 +185,11 @@ impl Sockets {
             }
             for (socket, tls) in bound {
                 found.extend(tcp_address(&socket));
-                listeners.push(Listener { socket, transport: Transport::Tcp, is_resp: name == RESP, tls });
+                let is_resp = name == RESP;
+                listeners.push(Listener { socket, transport: Transport::Tcp, is_resp, tls, is_unasked });
             }
         }
+        addresses.are_unasked = is_unasked && !listeners.is_empty();
         let udp = bind_udp(options, &mut addresses)?;
         let mut unix_file = None;
         let inherited_unix = inherited_unix(options, inherited)?;

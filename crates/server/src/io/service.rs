@@ -186,6 +186,8 @@ pub struct Peer<'a> {
     pub worker: usize,
     /// The name of the connection within its worker.
     pub id: ConnectionId,
+    /// It is a client of another machine, and nothing says that it may come: it is told so, and not served.
+    pub is_stranger: bool,
     pub(super) from: From<'a>,
 }
 

@@ -46,6 +46,7 @@ pub(super) struct ConnectionLimits {
     most: AtomicUsize,
     refuses: AtomicBool,
     idle_timeout_s: AtomicU32,
+    serves_strangers: AtomicBool,
 }
 
 impl ConnectionLimits {
@@ -57,6 +58,11 @@ impl ConnectionLimits {
     /// Whether a connection beyond the limit is told so and closed. If not, it waits until another one closes.
     pub(super) fn refuses(&self) -> bool {
         self.refuses.load(Ordering::Relaxed)
+    }
+
+    /// Whether clients of other machines are served at a door that nobody has asked for by name.
+    pub(super) fn serves_strangers(&self) -> bool {
+        self.serves_strangers.load(Ordering::Relaxed)
     }
 
     /// A connection without a request for this many seconds is closed; 0 = never.
@@ -112,6 +118,7 @@ impl Shared {
                 most: AtomicUsize::new(options.connections_max),
                 refuses: AtomicBool::new(options.connections_max_fast),
                 idle_timeout_s: AtomicU32::new(options.idle_timeout_s),
+                serves_strangers: AtomicBool::new(options.serves_strangers),
             },
             address_limit: Arc::new(AddressLimit::new(options.connections_per_address_max)),
             udp_limit: UdpLimit::new(if options.udp_port.is_some() {
@@ -270,6 +277,12 @@ impl Limits {
     /// The most TCP connections of one address at one time; 0 = no limit. Connections beyond a lowered limit stay.
     pub fn set_per_address(&self, most: usize) {
         self.0.address_limit.set_most(most);
+    }
+
+    /// Whether clients of other machines are served at a door that nobody has asked for by name. Connections that are
+    /// open stay.
+    pub fn set_strangers(&self, are_served: bool) {
+        self.0.limits.serves_strangers.store(are_served, Ordering::Relaxed);
     }
 
     /// The most stream connections at one time, whether one beyond is told so and closed, and the seconds without a

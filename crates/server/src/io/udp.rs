@@ -171,7 +171,14 @@ impl<C: Conversation> UdpPorts<C> {
             *generation = generation.wrapping_add(1);
             let slot = waiting.iter().position(Option::is_none).unwrap_or(waiting.len());
             let id = ConnectionId { slot: DATAGRAM_SLOTS + slot as u32, generation: *generation };
-            let peer = Peer { transport: Transport::Udp, fd: socket.as_raw_fd(), worker, id, from };
+            let peer = Peer {
+                transport: Transport::Udp,
+                fd: socket.as_raw_fd(),
+                worker,
+                id,
+                is_stranger: false,
+                from,
+            };
             reply.clear();
             let mut connection = service.open(&peer);
             let mut input = &request[FRAME_BYTES..length];

@@ -73,6 +73,8 @@ impl<C: 'static, D: Driver> Turn<C, D> {
 
 /// How long a connection waits for the client's end, in seconds; see [`Link::linger`].
 const LINGER_S: u32 = 2;
+/// How long a client stays that is not served, in seconds: it is told why when it has sent something.
+const STRANGER_STAYS_S: u32 = 5;
 
 /// Empties a list and keeps its memory, for references of another lifetime.
 fn reuse<'b, C>(mut list: Vec<Ready<'_, C>>) -> Vec<Ready<'b, C>> {
@@ -429,11 +431,14 @@ impl<S: Service, D: Driver> Worker<S, D> {
 
     /// A connection of this worker begins.
     fn open(&mut self, accepted: Accepted) {
-        let Accepted { socket, transport, place, session, is_kernel_tls, plain, has_ended, .. } = accepted;
+        let Accepted {
+            socket, transport, place, session, is_kernel_tls, plain, has_ended, is_stranger, ..
+        } = accepted;
         let info = Arc::new(ConnectionInfo::new(socket, transport, is_kernel_tls, self.now_s));
         let id = self.links.reserve();
         let slot = id.slot as usize;
-        let peer = Peer { transport, fd: info.fd, worker: self.number, id, from: From::Socket(&info) };
+        let peer =
+            Peer { transport, fd: info.fd, worker: self.number, id, is_stranger, from: From::Socket(&info) };
         let conversation = self.service.open(&peer);
         self.shared.registry.set(self.number, slot, Some(Arc::clone(&info)));
         let mut link = Box::new(Link::new(conversation, info, place, id.generation, session, plain));
@@ -445,6 +450,9 @@ impl<S: Service, D: Driver> Worker<S, D> {
             self.turn.queue.push(slot);
         }
         self.links.put(slot, link);
+        if is_stranger {
+            self.lingering.push((id, self.now_s + STRANGER_STAYS_S));
+        }
         if has_ended {
             self.ended(slot, false);
         }

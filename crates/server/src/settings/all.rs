@@ -25,6 +25,8 @@ settings! {
         pub resp_port: Port = Port::Off,
         /// Reply bytes that one address gets over UDP in a second; 0 = no limit. Addresses of this machine have none.
         pub udp_reply_bytes_per_s: u64 = MIB,
+        /// Whether clients of other machines are served although nothing says that they may come.
+        pub open: bool = false,
         /// The addresses to listen on. Empty = every address of the machine for TCP, the loopback addresses for UDP.
         pub addresses: Vec<Address> = Vec::new(),
         /// A UNIX socket to listen on. When there is one, TCP and UDP are off, as in memcached.

@@ -38,6 +38,6 @@ pub(crate) use network::{EVERYWHERE, THIS_MACHINE};
 pub use process::{LogFormat, PinCpus, WithoutEffect};
 pub use row::{Apply, Change, Effects, Host, Place, Row, Takes, Topic};
 pub use short_file::{read_short_file, read_short_text};
-pub use sockets::{tcp_sockets, udp_sockets};
+pub use sockets::{serves_strangers, tcp_sockets, udp_sockets};
 pub use tls::{KeyFormat, ListenerTls, TlsSettings, TlsVersion, VerifyMode};
 pub use units::{MEMORY_BYTES_MIN, MIB};

@@ -2,7 +2,16 @@
 
 use super::all::Settings;
 use super::network::{EVERYWHERE, Port, THIS_MACHINE};
+use super::tls::VerifyMode;
 use std::net::SocketAddr;
+
+/// Whether clients of other machines are served where no address is named: they are told apart by a password or a
+/// certificate, or the settings say that all may come.
+pub fn serves_strangers(settings: &Settings) -> bool {
+    let asks_for_certificates =
+        settings.tls.enabled && matches!(settings.tls.verify, VerifyMode::Require | VerifyMode::Once);
+    settings.open || settings.auth_file.is_some() || asks_for_certificates
+}
 
 /// The TCP addresses to bind, with host names looked up. Empty if TCP is off or a UNIX socket is used instead. Port
 /// 0 asks the system for a free port. Without addresses in the settings these are `0.0.0.0` and `[::]`. The second

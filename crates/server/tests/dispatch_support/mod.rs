@@ -154,7 +154,7 @@ pub(crate) fn dispatcher(
         limits: None,
     });
     let users = settings.auth_file.as_deref().map(|path| Users::read(path).expect("a file of users"));
-    let state = Arc::new(ServerState::new(settings, cache.pages_sentence(), users, drivers, None, None));
+    let state = Arc::new(ServerState::new(settings, users, drivers, None, None));
     let shared = Arc::new(RespShared::new(&state));
     (Dispatcher::new(cache.worker(), 0, state, shared, Arc::from(WorkerLatency::new())), cache)
 }

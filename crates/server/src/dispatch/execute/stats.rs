@@ -8,10 +8,12 @@ use crate::dispatch::operation::{StatsTopic, THE_CLASS};
 use crate::dispatch::outcome::StatRows;
 use crate::dispatch::progress::{Busy, Progress};
 use crate::io::IoSnapshot;
+use crate::own_process;
 use crate::settings::{Protocol, TlsSettings};
 use larder_cache::{MemoryUse, Totals};
 use rustix::process::getpid;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Buckets whose items `stats sizes` measures in one turn: about 1,500 items, so some tens of microseconds.
 const MEASURED_BUCKETS: usize = 256;
@@ -72,6 +74,7 @@ impl Executor {
         rows.put("total_connections", io.total_connections);
         rows.put("rejected_connections", io.rejected_connections);
         rows.put("address_rejected_connections", io.address_rejected_connections);
+        rows.put("stranger_rejected_connections", io.stranger_rejected_connections);
         rows.put("connection_structures", io.curr_connections);
         rows.put("response_obj_oom", io.unread_kicks);
         rows.zeros(&["response_obj_count", "response_obj_bytes", "read_buf_count"]);
@@ -228,7 +231,7 @@ impl Executor {
         rows.put("memory_file", kept_in.as_deref().unwrap_or("(null)"));
         rows.put("client_flags_size", 4);
         tls_settings(rows, &settings.tls);
-        rows.put("pages", self.state.pages());
+        rows.put("pages", cache.pages());
         rows.put("column_bytes", cache.column_bytes());
         rows.put("numa_nodes", cache.nodes());
         rows.put("temperature", cache.temperature_kind().name());
@@ -457,13 +460,7 @@ fn command_counts(rows: &mut StatRows, totals: &Totals) {
 
 /// User and system time of this process, in seconds, as memcached shows them.
 pub(in crate::dispatch) fn rusage() -> (String, String) {
-    let time = |number: &str| -> String {
-        let ticks: u64 = number.parse().unwrap_or(0);
-        let hz = rustix::param::clock_ticks_per_second().max(1);
-        format!("{}.{:06}", ticks / hz, ticks % hz * 1_000_000 / hz)
-    };
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The program's name may hold anything, but ends at the last parenthesis. Behind it, utime is the 12th field.
-    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_ascii_whitespace().collect();
-    (time(fields.get(11).unwrap_or(&"0")), time(fields.get(12).unwrap_or(&"0")))
+    let shown = |time: Duration| format!("{}.{:06}", time.as_secs(), time.subsec_micros());
+    let (user, system) = own_process::cpu_times();
+    (shown(user), shown(system))
 }

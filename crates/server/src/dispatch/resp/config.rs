@@ -4,7 +4,7 @@ use super::glob;
 use super::shared::Shared;
 use crate::dispatch::live::Running;
 use crate::dispatch::state::ServerState;
-use crate::settings::{Change, Row, Settings, check, table};
+use crate::settings::{Change, Row, Settings, check, serves_strangers, table};
 use larder_cache::Cache;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -86,6 +86,14 @@ const PARAMETERS: &[Parameter] = &[
         let addresses: Vec<String> = s.state.in_effect().addresses.iter().map(ToString::to_string).collect();
         if addresses.is_empty() { "* -::*".to_owned() } else { addresses.join(" ") }
     }),
+    Parameter {
+        name: "protected-mode",
+        get: |s| yes_no(!serves_strangers(&s.state.in_effect())),
+        set: Setting::Changes(|s, value| match value {
+            "yes" | "no" => change(s, "open", |wanted| wanted.open = value == "no"),
+            _ => Err("argument must be 'yes' or 'no'".to_owned()),
+        }),
+    },
     fixed("unixsocket", |s| {
         s.state.in_effect().unix_socket.as_ref().map_or(String::new(), |path| path.display().to_string())
     }),

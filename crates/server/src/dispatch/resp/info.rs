@@ -3,6 +3,7 @@
 use super::client_list::is_subscriber;
 use super::config::{Server, policy};
 use crate::dispatch::execute::{ItemCount, rusage};
+use crate::own_process::resident_bytes;
 use larder_protocol::resp::{Version, all, compose as words};
 use rustix::process::getpid;
 use rustix::system::uname;
@@ -178,13 +179,6 @@ fn human(bytes: u64) -> String {
         0 => format!("{bytes}B"),
         _ => format!("{:.2}{}", bytes as f64 / (1u64 << (10 * power)) as f64, units[power as usize]),
     }
-}
-
-/// The resident memory of the process.
-pub(in crate::dispatch) fn resident_bytes() -> u64 {
-    let pages = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages = pages.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0);
-    pages * rustix::param::page_size() as u64
 }
 
 /// Bytes that are used for items, index, bookkeeping and connections.

@@ -2,8 +2,8 @@
 
 use crate::settings::network::BACKEND;
 use crate::settings::row::Takes::{List as Many, Value};
-use crate::settings::row::{At, LISTENERS, ROW, Row, THREADS, at};
-use crate::settings::values::{ADDRESS, ADMIN, Bytes, HOST, List, MODE, PATH, PORT, Whole};
+use crate::settings::row::{At, LISTENERS, LIVE, ROW, Row, THREADS, at};
+use crate::settings::values::{ADDRESS, ADMIN, Bytes, HOST, List, MODE, PATH, PORT, SWITCH, Whole};
 
 const NETWORK: Row = Row { change: LISTENERS, ..ROW };
 
@@ -28,9 +28,13 @@ pub(super) static ROWS: &[Row] = &[
         value: at!(udp_reply_bytes_per_s, Bytes(1, 0, 1 << 40)), ..NETWORK },
     Row { letter: Some('l'), name: "listen", takes: Many("ADDR"), example: "127.0.0.1:11300,[::1]:11301,localhost",
         help: "addresses to listen on, separated by commas, each as host, host:port or [v6]:port; without them, TCP \
-               has all addresses of the machine, and UDP the loopback addresses; notls:, btls: or mtls: before an \
-               address says how it is encrypted, see -Z",
+               has all addresses of the machine, where clients of other machines need users (-Y) or --open, and UDP \
+               has the loopback addresses; notls:, btls: or mtls: before an address says how it is encrypted, see -Z",
         value: at!(addresses, List(ADDRESS, &[',', ';'])), ..NETWORK },
+    Row { name: "open",
+        help: "serve clients of other machines although no address is named (-l) and nobody asks for a password (-Y) \
+               or a certificate (--tls-verify require); without it they are told why they are turned away",
+        value: at!(open, SWITCH), change: LIVE, ..NETWORK },
     Row { letter: Some('s'), name: "unix-socket", takes: Value("FILE"), example: "/tmp/larder.sock",
         help: "path of a UNIX socket to listen on instead of the ports of -p and -U",
         value: at!(unix_socket, PATH), ..NETWORK },
