@@ -159,7 +159,10 @@ stress:
 	@for kind in entry hitmap hitmap-published; do \
 		$(STAGE) "stress $$kind" $(PYTHON) tests/process/stress.py --server "$(SERVER) --temperature $$kind" \
 			--seconds $(STRESS_SECONDS) || failed=yes; \
-	done; [ -z "$$failed" ]
+	done; \
+	$(STAGE) "stress invariants" $(PYTHON) tests/process/invariants.py --server "$(SERVER)" \
+		--seconds $(STRESS_SECONDS) || failed=yes; \
+	[ -z "$$failed" ]
 
 package:
 	@$(STAGE) package tests/package/run.sh target/release/larder

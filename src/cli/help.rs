@@ -3,7 +3,7 @@
 //! `-h` is read by programs. Wrappers and test suites of memcached take the version from its first line and search
 //! the rest for the names of features, so it names only what Larder supports. `--help` is written for people.
 
-use larder_server::settings::{Row, Takes, Topic, table};
+use larder_server::settings::{Row, Settings, Takes, Topic, table};
 
 use super::file::TUNING;
 
@@ -98,13 +98,65 @@ pub(super) fn of_format_flash() -> String {
 
 /// The text of `larder check-config --help`.
 pub(super) fn of_check_config() -> String {
-    "usage: larder check-config [--quiet] [--config FILE] [flags of serve]\n\n\
+    "usage: larder check-config [--quiet] [--config FILE] [flags of serve]\n\
+     \x20      larder check-config --sample\n\n\
      Prints each setting that a server would have with these flags, its value, and where the value\n\
      comes from: a flag, a line of the settings file, the environment, or the default. Then it\n\
      prints all that would keep the server from starting. No port is opened, nothing is written.\n\
      --quiet prints the problems only.\n\
+     --sample prints a settings file with each setting as a comment: its meaning, and its default or an example.\n\
      The exit status is 0 if nothing is wrong, else 1.\n"
         .to_owned()
+}
+
+/// A settings file with each setting, as a comment of what it means and its default, or an example where it has none.
+pub(super) fn sample_file() -> String {
+    let mut text =
+        "# Settings of 'larder serve --config FILE'. A setting that is not here has its default.\n"
+            .to_owned();
+    let (flash, others): (Vec<_>, Vec<_>) = TOPICS
+        .iter()
+        .filter(|(topic, _)| *topic != Topic::Compatibility)
+        .partition(|(topic, _)| *topic == Topic::Flash);
+    for (topic, title) in others {
+        text.push_str(&format!("\n## {title}\n"));
+        table::settings()
+            .filter(|row| row.topic == topic)
+            .for_each(|row| text.push_str(&sample(row, row.name)));
+    }
+    for (topic, title) in flash {
+        text.push_str(&format!("\n## {title}\n[flash]\n"));
+        for row in table::settings().filter(|row| row.topic == topic) {
+            text.push_str(&sample(row, row.name.strip_prefix("flash-").unwrap_or("path")));
+        }
+    }
+    text.push_str(&format!("\n{TUNING}\n"));
+    table::tuning().for_each(|row| text.push_str(&sample(row, row.key())));
+    text
+}
+
+/// A setting of [`sample_file`].
+fn sample(row: &Row, key: &str) -> String {
+    let default = match row.takes {
+        Takes::Nothing | Takes::Count => row.text(&Settings::default()),
+        _ => row.default(),
+    };
+    let value = if default.is_empty() { row.example } else { &default };
+    let is_number = value.parse::<i64>().is_ok_and(|number| number.to_string() == value);
+    let is_bare = is_number || matches!(value, "true" | "false");
+    let value = if is_bare { value.to_owned() } else { format!("\"{value}\"") };
+    let mut text = String::from("\n");
+    let mut line = "#".to_owned();
+    for word in row.help.split(' ') {
+        if line.len() + 1 + word.len() > WIDTH {
+            text.push_str(&line);
+            text.push('\n');
+            line = "#".to_owned();
+        }
+        line.push(' ');
+        line.push_str(word);
+    }
+    text + &format!("{line}\n#{key} = {value}\n")
 }
 
 /// The text of `larder health --help`.

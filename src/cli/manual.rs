@@ -22,12 +22,19 @@ fn program() -> Command {
         .version(env!("CARGO_PKG_VERSION"))
         .subcommand(server("serve", "Start a server"))
         .subcommand(
-            server(CHECK_CONFIG, "Check the settings of a server, and show where each comes from").arg(
-                Arg::new("quiet")
-                    .long("quiet")
-                    .action(clap::ArgAction::SetTrue)
-                    .help("print the problems only"),
-            ),
+            server(CHECK_CONFIG, "Check the settings of a server, and show where each comes from")
+                .arg(
+                    Arg::new("quiet")
+                        .long("quiet")
+                        .action(clap::ArgAction::SetTrue)
+                        .help("print the problems only"),
+                )
+                .arg(
+                    Arg::new("sample")
+                        .long("sample")
+                        .action(clap::ArgAction::SetTrue)
+                        .help("print a settings file with each setting as a comment"),
+                ),
         )
         .subcommand(
             Command::new(HEALTH)

@@ -131,11 +131,16 @@ fn health(words: &[OsString]) -> Action {
 const CHECK_CONFIG: &str = "check-config";
 /// Its flag that leaves out the settings.
 const QUIET: &str = "--quiet";
+/// Its flag that prints a settings file instead.
+const SAMPLE: &str = "--sample";
 
 /// Parses what follows `check-config`: the flags of a server. The answer has every problem that is found.
 fn check_config(words: &[OsString], base: &Path) -> Action {
     if words.iter().any(|word| word == "--help" || word == "-h") {
         return Action::Print(help::of_check_config());
+    }
+    if words.iter().any(|word| word == SAMPLE) {
+        return Action::Print(help::sample_file());
     }
     let is_quiet = |word: &OsString| word == QUIET;
     let flags = words.iter().filter(|word| !is_quiet(word));
@@ -192,7 +197,9 @@ fn serve(words: &[OsString], as_memcached: bool, base: &Path) -> Result<Action, 
     if found.get_flag("license") {
         return Ok(Action::Print(help::license()));
     }
-    let settings = Resolved::of(&found, base).settings()?;
+    let mut settings = Resolved::of(&found, base).settings()?;
+    // A program of this name serves whoever reaches it.
+    settings.open |= as_memcached;
     Ok(Action::Serve(Box::new(settings)))
 }
 

@@ -202,6 +202,26 @@ fn every_key_of_the_tuning_is_documented() {
 }
 
 #[test]
+fn each_line_of_the_sample_file_can_be_used() {
+    let text = printed(&["larder", "check-config", "--sample"]);
+    apply(&text, &mut Settings::default());
+    let (mut section, mut found) = ("", 0);
+    for line in text.lines() {
+        match line.strip_prefix('#') {
+            None if line.starts_with('[') => section = line,
+            Some(setting) if setting.contains(" = ") && !setting.starts_with([' ', '#']) => {
+                apply(&format!("{section}\n{setting}\n"), &mut Settings::default());
+                found += 1;
+            }
+            _ => assert!(line.is_empty() || line.starts_with("# ") || line.starts_with("## "), "{line}"),
+        }
+    }
+    let known =
+        table::settings().filter(|row| row.topic != Topic::Compatibility && row.topic != Topic::Section);
+    assert_eq!(found, known.filter(|row| row.topic != Topic::Refused).count());
+}
+
+#[test]
 fn the_settings_file_has_a_section_for_flash() {
     let text = "[flash]\npath = \"/x:10g\"\nmemory = 64\nadmit = [\"read\", \"reject-first=9\"]\n\n\
                 [flash.tuning]\nfill = 70\ngenerations = false\nzone = \"4MB\"\n";

@@ -62,6 +62,20 @@ def run_program(*arguments, environment=None):
     return done.returncode, done.stdout, done.stderr
 
 
+def own_address():
+    """An address of this machine that is not the loopback address, or None."""
+    probe = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    try:
+        # Nothing is sent.
+        probe.connect(("192.0.2.254", 9))
+        found = probe.getsockname()[0]
+    except OSError:
+        return None
+    finally:
+        probe.close()
+    return None if found.startswith(("127.", "0.")) else found
+
+
 class Case(unittest.TestCase):
     """A test case with a folder of its own, and a server that is stopped whatever happens."""
 

@@ -7,8 +7,8 @@ import sys
 import unittest
 
 import support
-from process_support import Case, larder_only, server_command
-from resp_support import ask
+from process_support import Case, larder_only, own_address, server_command
+from resp_support import ask, command
 
 # Does what a service manager does before it becomes the server: the sockets become descriptors from 3 on, and the
 # variables name the process.
@@ -109,6 +109,17 @@ class Activation(Case):
             self.client(server.port)
         self.assertEqual(server.stop(), 0)
         self.assertTrue(os.path.exists(path), "the file of a socket belongs to who made it")
+
+    def test_a_socket_opens_no_door_but_its_own(self):
+        if own_address() is None:
+            self.skipTest("this machine has no address but its loopback address")
+        listener, resp = self.socket(), support.free_port()
+        server = self.heir([listener], ["memcached"], "--resp-port", str(resp), port=listener.getsockname()[1])
+        support.until(lambda: ":%d (RESP)" % resp in server.error_text(), "it listens")
+        stranger = support.Connection(own_address(), resp)
+        self.addCleanup(stranger.close)
+        stranger.send(command(b"SET", b"a", b"b"))
+        self.assertTrue(stranger.line().startswith(b"-DENIED"))
 
     def test_a_unix_socket_is_known_by_its_path(self):
         unix, path = self.unix_socket()

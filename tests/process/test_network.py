@@ -15,7 +15,7 @@ import process_support
 import resp_support
 import support
 import tls_support
-from process_support import Case, larder_only
+from process_support import Case, larder_only, own_address
 from resp_support import command
 
 BACKEND_NAMES = {"ring": (b"io_uring",), "poll": (b"poll", b"epoll")}
@@ -177,20 +177,6 @@ class Udp(Case):
         self.assertEqual(self.ask(b"version\r\n")[:8], b"VERSION ")
 
 
-def own_address():
-    """An address of this machine that is not the loopback address, or None."""
-    probe = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    try:
-        # Nothing is sent.
-        probe.connect(("192.0.2.254", 9))
-        found = probe.getsockname()[0]
-    except OSError:
-        return None
-    finally:
-        probe.close()
-    return None if found.startswith(("127.", "0.")) else found
-
-
 class UdpOnTheNetwork(Case):
     """What strangers get over UDP."""
 
@@ -310,6 +296,28 @@ class Strangers(Case):
     @larder_only
     def test_one_that_says_nothing_does_not_stay(self):
         self.assertTrue(self.come(self.server(defaults=[]).port).is_closed())
+
+    @larder_only
+    def test_one_that_is_gone_already_changes_nothing(self):
+        for backend in ("poll", "auto"):
+            server = self.server("--backend", backend, defaults=[])
+            for number in range(300):
+                with socket.create_connection((own_address(), server.port), support.WAIT_SECONDS_MAX) as gone:
+                    opens = command(b"CONFIG", b"SET", b"open", b"true")
+                    gone.sendall(opens if number % 2 else b"set k%d 0 0 1 noreply\r\nx\r\n" % number)
+                    # Closed so, the socket has no address any more when the server comes to it.
+                    gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            own = self.connection(server)
+            support.until(lambda: own.stats()[b"curr_connections"] == b"1", "all others are gone")
+            self.assertEqual(own.stats()[b"total_items"], b"0")
+            self.assertFalse(self.serves(server.port))
+
+    @larder_only
+    def test_they_take_few_places(self):
+        server = self.server("-c", "64", defaults=[])
+        silent = [self.come(server.port) for _ in range(100)]
+        self.assertEqual(self.connection(server).ask(b"mn"), b"MN")
+        self.assertEqual(len([one for one in silent if one.is_closed()]), 100)
 
     @larder_only
     def test_who_is_asked_for_comes_in(self):

@@ -296,7 +296,22 @@ impl Flash {
         self.meta.takes_prefix(prefix)
     }
 
-    /// After [`Flash::begin_flush`]: removes what was stored before and has a key with this prefix.
+    /// A prefix is about to be deleted. Until [`Flash::end_prefix_flush`] nothing is promoted.
+    pub fn begin_prefix_flush(&self) {
+        self.meta.begin_prefix_flush();
+    }
+
+    /// Whether a prefix is being deleted. To be asked before [`Flash::hides`] where a promotion depends on both.
+    pub fn is_flushing_prefix(&self) -> bool {
+        self.meta.is_flushing_prefix()
+    }
+
+    /// Whether an item that was found was deleted by prefix since. `age` is [`Found::age`].
+    pub fn hides(&self, key: &[u8], age: u64) -> bool {
+        self.meta.hides(key, age)
+    }
+
+    /// After [`Flash::begin_prefix_flush`]: removes what was stored before and has a key with this prefix.
     ///
     /// # Errors
     /// As many prefixes are being deleted as there is room for: nothing is removed.
@@ -304,9 +319,9 @@ impl Flash {
         self.log.drop_prefix(prefix)
     }
 
-    /// Items are found and stored again.
+    /// Items are promoted again.
     pub fn end_prefix_flush(&self) {
-        self.meta.end_flush();
+        self.meta.end_prefix_flush();
     }
 
     /// Removes what was dropped also from what a restart finds. Waits for the device. If the prefixes find no room

@@ -38,9 +38,11 @@ pub struct Found {
     pub state: FlashState,
     /// Whether the item was read from flash before, since it was written: a warm item deserves memory.
     pub warm: bool,
-    /// The stamp of the key from before the lookup. While [`crate::Flash::stamp`] returns the same stamp, this is the
-    /// newest version.
+    /// The stamp of the key from before the lookup. While [`crate::Flash::stamp`] returns the same stamp, and
+    /// [`crate::Flash::hides`] says no, this is the newest version.
     pub stamp: Stamp,
+    /// The sequence of the segment, or the number of the generation, that the item was found in.
+    pub age: u64,
 }
 
 /// An item on flash, as a listing shows it.
@@ -88,9 +90,18 @@ pub struct Room {
 }
 
 /// The state of a hash at one moment. Two equal stamps say that no put, invalidation or flush touched the hash in
-/// between.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+/// between. How often deleted prefixes were forgotten until then (bits 32 to 47) makes no difference: that hides
+/// nothing that is there.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Stamp(pub u64);
+
+impl PartialEq for Stamp {
+    fn eq(&self, other: &Stamp) -> bool {
+        (self.0 ^ other.0) & !(0xffff << 32) == 0
+    }
+}
+
+impl Eq for Stamp {}
 
 /// The number of an invalidation in the journal (only in mode `journal`). The invalidation is durable when
 /// [`crate::Flash::committed`] has reached this number.

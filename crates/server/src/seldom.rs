@@ -19,7 +19,8 @@ impl Seldom {
         self.unlogged += times;
         if self.unlogged > 0 && self.logged.is_none_or(|logged| logged.elapsed() >= EVERY) {
             self.logged = Some(Instant::now());
-            tracing::warn!("{}", line(std::mem::take(&mut self.unlogged)));
+            let line = line(std::mem::take(&mut self.unlogged));
+            tracing::warn!(target: "larder::refused", "{line}");
         }
     }
 }

@@ -14,8 +14,10 @@ use crate::{Fields, Request};
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long one call waits for events.
 const WAIT: Duration = Duration::from_millis(100);
-/// What is read at once.
-const READ_BYTES: usize = 1 << 20;
+/// The longest line that is read: the lines of `MONITOR` have values in them. A longer one is left out.
+const LINE_BYTES_MAX: usize = 4 << 20;
+/// Bytes of lines that are kept: there is always room behind a line that has not ended.
+const BUFFER_BYTES: usize = LINE_BYTES_MAX + (1 << 20);
 
 /// A connection on which a server tells what its clients do.
 pub struct Capture {
@@ -29,6 +31,12 @@ pub struct Capture {
     /// The times of the first request and of the latest one, in seconds.
     times_s: Option<(u64, u64)>,
     unread: u64,
+    /// The rest of a line that is too long is on its way.
+    skips: bool,
+    /// Whether the server tells of deletes.
+    tells_deletes: bool,
+    /// Why the connection ended before it was closed.
+    broken: Option<String>,
     /// How many events the server had dropped at the beginning.
     dropped: f64,
 }
@@ -64,10 +72,13 @@ impl Capture {
                     connection,
                     events: Events::new(teller),
                     teller,
-                    buffer: vec![0; READ_BYTES],
+                    buffer: vec![0; BUFFER_BYTES],
                     filled: 0,
                     times_s: None,
                     unread: 0,
+                    skips: false,
+                    tells_deletes: *ask != asks[asks.len() - 1] || teller == Teller::Monitor,
+                    broken: None,
                     dropped: if teller == Teller::Watch { dropped_by(server) } else { 0.0 },
                 });
             }
@@ -98,19 +109,15 @@ impl Capture {
             self.events.notice(),
             (dropped > 0.0).then(|| format!("the server had no room for {dropped} events")),
             (self.unread > 0).then(|| format!("{} lines could not be read", self.unread)),
+            (!self.tells_deletes).then(|| "it does not tell of deletes, which count as reads".to_owned()),
+            self.broken.as_ref().map(|why| format!("the connection broke: {why}")),
         ];
         let parts: Vec<String> = parts.into_iter().flatten().collect();
         (!parts.is_empty()).then(|| format!("{}: {}", self.server, parts.join("; ")))
     }
 
-    /// Waits a moment for what clients do, and appends it to `into`. `false` = the server has closed the connection.
-    ///
-    /// # Errors
-    /// The connection failed.
-    pub fn take(&mut self, into: &mut Vec<Request>) -> Result<bool, String> {
-        if self.filled == self.buffer.len() {
-            self.buffer.resize(self.buffer.len() * 2, 0);
-        }
+    /// Waits a moment for what clients do, and appends it to `into`. `false` = the connection has ended.
+    pub fn take(&mut self, into: &mut Vec<Request>) -> bool {
         let got = match self.connection.read(&mut self.buffer[self.filled..]) {
             Ok(got) => got,
             Err(error)
@@ -121,22 +128,33 @@ impl Capture {
             {
                 // What belongs together comes together.
                 self.give(into, true);
-                return Ok(true);
+                return true;
             }
-            Err(error) => return Err(format!("{}: {error}", self.server)),
+            Err(error) => {
+                self.broken = Some(error.to_string());
+                0
+            }
         };
-        self.filled += got;
-        let end = self.buffer[..self.filled].iter().rposition(|&octet| octet == b'\n').map_or(0, |at| at + 1);
-        for line in self.buffer[..end].split(|&octet| octet == b'\n') {
+        // What came before has no end of a line in it.
+        let new = self.filled..self.filled + got;
+        self.filled = new.end;
+        let end = self.buffer[new.clone()].iter().rposition(|&octet| octet == b'\n');
+        let end = end.map_or(0, |at| new.start + at + 1);
+        for line in self.buffer[..end].split_inclusive(|&octet| octet == b'\n') {
             let line = line.trim_ascii();
-            if !line.is_empty() && self.events.push(line).is_err() {
+            let is_rest = std::mem::take(&mut self.skips);
+            if !is_rest && !line.is_empty() && self.events.push(line).is_err() {
                 self.unread += 1;
             }
         }
         self.buffer.copy_within(end..self.filled, 0);
         self.filled -= end;
+        if self.filled >= LINE_BYTES_MAX {
+            self.unread += u64::from(!self.skips);
+            (self.filled, self.skips) = (0, true);
+        }
         self.give(into, got == 0);
-        Ok(got > 0)
+        got > 0
     }
 
     /// Appends what has come and may have waited for more.

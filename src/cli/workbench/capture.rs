@@ -11,7 +11,7 @@ use larder_sim::progress::Progress;
 use larder_sim::replay::{Protocol, Server};
 use larder_sim::trace::events::Teller;
 use larder_sim::trace::{self as traces, Filled, Format, Known, write};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::failure::Failure;
 use super::output::print;
@@ -125,8 +125,10 @@ fn spool_of(out: &Path) -> PathBuf {
 /// Writes what clients ask for to `spool` until it is time to stop. Returns the number of requests.
 fn listen(args: &CaptureArgs, capture: &mut Capture, spool: &Path) -> Result<u64, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        let registered = signal_hook::flag::register(signal, stop.clone());
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        // A second one ends the program, also while the trace is written.
+        let registered = signal_hook::flag::register_conditional_shutdown(signal, 1, stop.clone())
+            .and_then(|_| signal_hook::flag::register(signal, stop.clone()));
         registered.map_err(|error| Failure::Failed(format!("cannot wait for signals: {error}")))?;
     }
     let mut progress = Progress::new("capture", args.quiet);
@@ -135,7 +137,7 @@ fn listen(args: &CaptureArgs, capture: &mut Capture, spool: &Path) -> Result<u64
     let most = args.limit.unwrap_or(u64::MAX);
     let mut goes_on = true;
     while goes_on && requests < most {
-        goes_on = capture.take(&mut chunk).map_err(Failure::Unreachable)?
+        goes_on = capture.take(&mut chunk)
             && !stop.load(Ordering::Relaxed)
             && args.lasts.is_none_or(|lasts| began.elapsed() < lasts);
         if !goes_on {

@@ -2,7 +2,8 @@
 //!
 //! If memory has an entry of a key, the key is never looked for on flash, even if its item has expired or was flushed:
 //! what flash has of it is older. An item that was found on flash is published in memory only if, under the writer bit
-//! of its bucket, memory still has no entry of the key and the stamp taken before the lookup still holds.
+//! of its bucket, memory still has no entry of the key, the stamp taken before the lookup still holds, and no prefix of
+//! the key was deleted since.
 
 use super::Worker;
 use super::chain::{Piece, RecordFields, Upload};
@@ -10,11 +11,16 @@ use crate::demoter::Demoter;
 use crate::flash_level::expiry_of;
 use crate::item_store::ItemStore;
 use crate::watches::Change;
-use larder_flash::{Begun, Commit, CommitListener, Fetcher, Found, Stamp};
+use larder_flash::{Begun, Commit, CommitListener, Fetcher, Flash, Found, Stamp};
+use larder_index::BucketGuard;
 use larder_item::{KeyHash, Location, State};
 use larder_temperature::{Digest, Reference};
 use std::os::fd::RawFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// How often, and for how long each time, a promotion waits for the end of deletes by prefix.
+const PREFIX_FLUSH_TRIES: u32 = 16;
+const PREFIX_FLUSH_WAIT_MAX: Duration = Duration::from_millis(5);
 
 /// The result of a lookup on flash.
 #[derive(Debug)]
@@ -171,6 +177,12 @@ impl Worker {
         self.cache.demoter.as_ref().map(|demoter| demoter.flash().stamp(hash))
     }
 
+    /// Whether this worker has removed the item of a hash, and flash has nothing of it since. `false` = that is not
+    /// known.
+    pub fn knows_gone(&self, hash: KeyHash) -> bool {
+        self.flash_stamp(hash).is_some_and(|stamp| self.flash.gone.knows(hash, stamp))
+    }
+
     /// Whether a store has to wait before it is executed: memory has no room for it yet, or so little that the rest is
     /// needed soon while what would have to be evicted would be lost, because the device is behind. Without a wait the
     /// store is executed all the same.
@@ -256,6 +268,7 @@ impl Worker {
     pub fn is_current(&self, hash: KeyHash, key: &[u8], found: &Found) -> bool {
         let Some(demoter) = &self.cache.demoter else { return false };
         demoter.flash().stamp(hash) == found.stamp
+            && !demoter.flash().hides(key, found.age)
             && !is_expired(&self.cache.store, found)
             && !self.has_entry(hash, key)
     }
@@ -276,11 +289,11 @@ impl Worker {
         let of = self.record_for(found);
         if found.value.len() <= self.cache.store.memory.chunk_bytes_max() as usize {
             let new = self.place(&of.item(key, [&found.value, &[]]));
-            return new.is_some_and(|new| self.publish_found(hash, key, found.stamp, new));
+            return new.is_some_and(|new| self.publish_found(hash, key, found, new));
         }
         let parts = [Piece::Bytes(&found.value), Piece::NOTHING];
         let Some((new, upload)) = self.place_long(hash, parts, key, &of) else { return false };
-        let is_published = self.publish_found(hash, key, found.stamp, new);
+        let is_published = self.publish_found(hash, key, found, new);
         if !is_published {
             self.abandon_upload(upload);
         }
@@ -366,7 +379,7 @@ impl Worker {
         upload.close_chunk();
         let record = self.record_for(found).chunked(key, upload.total_bytes(), upload.first());
         let new = self.place_chunked(&record);
-        let is_published = new.is_some_and(|new| self.publish_found(hash, key, found.stamp, new));
+        let is_published = new.is_some_and(|new| self.publish_found(hash, key, found, new));
         if !is_published {
             self.abandon_upload(upload);
         }
@@ -379,16 +392,21 @@ impl Worker {
         self.counters().promotion_lost.add(1);
     }
 
-    /// Publishes the record at `new`, a copy of the item that was found on flash at `stamp`, if that is still the
-    /// newest version. Otherwise the record is taken back.
-    fn publish_found(&mut self, hash: KeyHash, key: &[u8], stamp: Stamp, new: Location) -> bool {
+    /// Publishes the record at `new`, a copy of the item that was found on flash, if that is still the newest version.
+    /// Otherwise the record is taken back.
+    fn publish_found(&mut self, hash: KeyHash, key: &[u8], found: &Found, new: Location) -> bool {
         let store = &self.cache.store;
         let guard = self.reader.pin();
         let keys = store.key_reader(&guard);
         let Some(demoter) = &self.cache.demoter else { return false };
-        let mut bucket = store.index.lock(hash);
-        // The key is put and invalidated only under this writer bit, so the stamp holds until the entry is there.
-        let is_current = bucket.find(key, &keys).is_none() && demoter.flash().stamp(hash) == stamp;
+        let flash = demoter.flash();
+        let mut bucket = lock_beside_prefix_flushes(store, flash, hash);
+        // The key is put and invalidated only under this writer bit, so the stamp holds until the entry is there. What
+        // hides the item is looked at last: see `docs/internals/concurrency.md`, "Delete by prefix".
+        let is_current = bucket.find(key, &keys).is_none()
+            && flash.stamp(hash) == found.stamp
+            && !flash.is_flushing_prefix()
+            && !flash.hides(key, found.age);
         if !is_current || !self.insert_making_room(&guard, &mut bucket, new) {
             drop(bucket);
             self.take_back(new);
@@ -405,4 +423,19 @@ impl Worker {
         self.grow_index();
         true
     }
+}
+
+/// Locks the bucket of a hash while no prefix is deleted, if such a moment comes soon.
+fn lock_beside_prefix_flushes<'s>(store: &'s ItemStore, flash: &Flash, hash: KeyHash) -> BucketGuard<'s> {
+    for _ in 0..PREFIX_FLUSH_TRIES {
+        let begun = Instant::now();
+        while flash.is_flushing_prefix() && begun.elapsed() < PREFIX_FLUSH_WAIT_MAX {
+            std::thread::yield_now();
+        }
+        let bucket = store.index.lock(hash);
+        if !flash.is_flushing_prefix() {
+            return bucket;
+        }
+    }
+    store.index.lock(hash)
 }

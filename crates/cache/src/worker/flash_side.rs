@@ -1,6 +1,7 @@
 //! What a worker has of flash.
 
-use larder_flash::{Commit, CommitListener, Fetcher, Flash};
+use larder_flash::{Commit, CommitListener, Fetcher, Flash, Stamp};
+use larder_item::KeyHash;
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -14,6 +15,8 @@ pub(super) struct FlashSide {
     pub(super) part_fetches: Vec<u64>,
     /// The last invalidation that must be durable before the present requests are answered.
     pub(super) commit: Cell<Option<Commit>>,
+    /// Keys that this worker has removed lately, memory and flash alike.
+    pub(super) gone: Gone,
     /// How many columns the worker has taken, and up to which number it takes them although flash is behind.
     pub(super) columns_taken: u64,
     pub(super) takes_until: u64,
@@ -36,8 +39,39 @@ impl FlashSide {
             commits,
             part_fetches: Vec::new(),
             commit: Cell::new(None),
+            gone: Gone::new(if tier.is_some() { GONE_MAX } else { 0 }),
             columns_taken: 0,
             takes_until: 0,
         }
+    }
+}
+
+/// How many removed keys a worker remembers, a power of two: 16 KiB.
+const GONE_MAX: usize = 1024;
+
+/// Keys that were removed, with the stamps that they had then: as long as the stamp is the same, flash has nothing of
+/// the key. Without it a transaction or a script, which cannot wait, could not tell what it has just deleted from what
+/// flash may hold.
+pub(super) struct Gone(Box<[Cell<(u64, Stamp)>]>);
+
+impl Gone {
+    fn new(most: usize) -> Gone {
+        Gone((0..most).map(|_| Cell::new((0, Stamp::default()))).collect())
+    }
+
+    fn place(&self, hash: KeyHash) -> Option<&Cell<(u64, Stamp)>> {
+        self.0.get(hash.0 as usize & self.0.len().wrapping_sub(1))
+    }
+
+    /// Under the writer bit of the key's bucket: neither memory nor flash has anything of the key.
+    pub(super) fn note(&self, hash: KeyHash, stamp: Stamp) {
+        if let Some(place) = self.place(hash) {
+            place.set((hash.0, stamp));
+        }
+    }
+
+    /// Whether flash has nothing of a key whose stamp is this now. `false` = that is not known.
+    pub(super) fn knows(&self, hash: KeyHash, stamp: Stamp) -> bool {
+        self.place(hash).is_some_and(|place| place.get() == (hash.0, stamp))
     }
 }

@@ -486,6 +486,7 @@ impl Worker {
         // Before the entry goes: without an entry, flash is asked for the key.
         if let Some(demoter) = &self.cache.demoter {
             self.note_commit(demoter.invalidate_of(hash, &guard.item(at)));
+            self.flash.gone.note(hash, demoter.flash().stamp(hash));
         }
         self.note_change(hash, guard.item(at).key(), Expiry::NEVER);
         guard.revoke(at);
@@ -537,6 +538,7 @@ impl Worker {
     fn invalidate(&self, hash: KeyHash, key: &[u8]) {
         if let Some(demoter) = &self.cache.demoter {
             self.note_commit(demoter.invalidate(hash, key));
+            self.flash.gone.note(hash, demoter.flash().stamp(hash));
         }
     }
 

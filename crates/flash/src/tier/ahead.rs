@@ -29,6 +29,10 @@ pub(super) struct Ahead {
     wanted: Vec<(Place, u32)>,
     pages_taken: u32,
     pages_max: u32,
+    /// Pages that were wanted since [`Ahead::begin`], and the most for which that is worth while where nothing but
+    /// chance speaks for it.
+    pages_wanted: u64,
+    pages_worth: u64,
     done: Vec<ReadDone>,
 }
 
@@ -36,7 +40,28 @@ impl Ahead {
     /// No pages. It takes `pages_max` at most.
     pub(super) fn new(device: Arc<dyn Device>, pages_max: u32) -> Ahead {
         let (pages, wanted, done) = (HashMap::new(), Vec::new(), Vec::new());
-        Ahead { device, queue: None, pages, wanted, pages_taken: 0, pages_max, done }
+        Ahead {
+            device,
+            queue: None,
+            pages,
+            wanted,
+            pages_taken: 0,
+            pages_max,
+            pages_wanted: 0,
+            pages_worth: 0,
+            done,
+        }
+    }
+
+    /// Begins with a zone of `pages` pages. What an earlier one left is let go.
+    pub(super) fn begin(&mut self, pages: u64) {
+        self.clear();
+        (self.pages_wanted, self.pages_worth) = (0, pages);
+    }
+
+    /// Whether no more pages were wanted than the zone has.
+    pub(super) fn is_worth_more(&self) -> bool {
+        self.pages_wanted < self.pages_worth
     }
 
     /// Wants pages of a segment to be read with the next [`Ahead::read`]. False if they were read already, or there is
@@ -51,6 +76,7 @@ impl Ahead {
                 self.wanted.push((*new.key(), run.count));
                 new.insert(None);
                 self.pages_taken += run.count;
+                self.pages_wanted += u64::from(run.count);
                 true
             }
         }

@@ -261,8 +261,8 @@ impl Log {
         commit
     }
 
-    /// Appends a survivor of a reclaim, or a tombstone in its stead, if nothing happened under its hash since `stamp`.
-    /// Says to which segment.
+    /// Appends a survivor of a reclaim, or a tombstone in its stead, if nothing happened under its hash since `stamp`,
+    /// and it was not deleted by prefix. `age` = the sequence of its segment. Says to which segment.
     ///
     /// # Errors
     /// Why it was not appended.
@@ -270,12 +270,14 @@ impl Log {
         &self,
         hash: u64,
         record: &Record<'_>,
-        stamp: Stamp,
+        (age, stamp): (u64, Stamp),
     ) -> Result<u64, Refused> {
         let mut append = self.append();
         // First: a tombstone that waited may be about this very key.
         let drained = self.drain(&mut append);
-        if self.meta().stamp(hash) != stamp {
+        // A prefix is deleted under the lock as well, and moves no stamp.
+        let is_deleted = !record.tombstone && self.meta().hides(record.key, age);
+        if self.meta().stamp(hash) != stamp || is_deleted {
             return Err(Refused::Changed);
         }
         if !drained {

@@ -167,6 +167,7 @@ impl Lookup {
             state: record.state,
             warm,
             stamp,
+            age: sequence,
         })
     }
 

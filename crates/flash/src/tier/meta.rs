@@ -40,15 +40,29 @@ pub(crate) struct Meta {
     ranges: Arc<RangeFloors>,
     /// Tombstones that waited are in segments or ranges that were dropped, and the journal does not know it yet.
     owes_placing: AtomicBool,
-    /// Flushes that have begun and not ended.
-    flushing: AtomicU32,
+    flushing: Flushing,
     stamps: Stamps,
-    /// The deleted prefixes as they were before some were last forgotten.
-    forgotten: ArcSwap<PrefixFloors>,
+    forgotten: ArcSwap<Forgotten>,
     /// The commit that listeners were told of last.
     told: AtomicU64,
     /// Event descriptors of fetchers, to be written when commits become durable.
     listeners: Mutex<Vec<Weak<OwnedFd>>>,
+}
+
+/// Flushes that have begun and not ended.
+#[derive(Default)]
+struct Flushing {
+    of_all: AtomicU32,
+    of_prefixes: AtomicU32,
+}
+
+/// What is remembered of prefixes that were forgotten, for lookups that began before.
+#[derive(Default)]
+struct Forgotten {
+    /// The deleted prefixes as they were before some were last forgotten.
+    prefixes: Arc<PrefixFloors>,
+    /// The lowest sequence that a segment had then. All that were forgotten so far have floors up to it.
+    below: u64,
 }
 
 impl Meta {
@@ -65,7 +79,7 @@ impl Meta {
             lasting_floor: AtomicU64::new(opened.superblock.flush_floor),
             ranges: opened.log.ranges().clone(),
             owes_placing: AtomicBool::new(false),
-            flushing: AtomicU32::new(0),
+            flushing: Flushing::default(),
             stamps: Stamps::new(stamps_bytes),
             forgotten: ArcSwap::default(),
             told: AtomicU64::new(0),
@@ -97,7 +111,7 @@ impl Meta {
 
     /// Whether items are stored and found now: the tier works, and no flush is under way.
     pub(crate) fn is_serving(&self) -> bool {
-        self.is_on() && self.flushing.load(SeqCst) == 0
+        self.is_on() && self.flushing.of_all.load(SeqCst) == 0
     }
 
     /// The tier has failed: everything is a miss from now on, also after a restart as far as that can still be written
@@ -196,19 +210,26 @@ impl Meta {
     }
 
     /// Whether the record was deleted by a prefix that was forgotten since a stamp was taken: the lookup may have read
-    /// it before its segment went. To be asked after [`Meta::hides`]. If prefixes were forgotten several times since,
-    /// the answer is yes.
+    /// it before its segment went. To be asked after [`Meta::hides`]. The record of a segment that has gone meanwhile
+    /// counts as one if prefixes were forgotten several times since.
     pub(crate) fn has_hidden(&self, key: &[u8], sequence: u64, stamp: Stamp) -> bool {
         let since = self.stamps.forgotten_since(stamp);
-        since > 1
-            || since == 1
-                && (sequence < self.forgotten.load().floor_of(key)
-                    || self.stamps.forgotten_since(stamp) != since)
+        if since == 0 {
+            return false;
+        }
+        let forgotten = self.forgotten.load();
+        // A forgotten prefix hides nothing in a segment that is there.
+        sequence < forgotten.below
+            && (since > 1
+                || sequence < forgotten.prefixes.floor_of(key)
+                || self.stamps.forgotten_since(stamp) != since)
     }
 
-    /// To be called before prefixes are forgotten, so that a lookup that finds one gone sees that.
-    fn begin_forgetting(&self) {
-        self.forgotten.store(Arc::clone(&self.log.prefixes()));
+    /// To be called before prefixes with floors up to `oldest` are forgotten, so that a lookup that finds one gone sees
+    /// that.
+    fn begin_forgetting(&self, oldest: u64) {
+        let below = self.forgotten.load().below.max(oldest);
+        self.forgotten.store(Arc::new(Forgotten { prefixes: Arc::clone(&self.log.prefixes()), below }));
         self.stamps.begin_forgetting();
     }
 
@@ -233,7 +254,6 @@ impl Meta {
         for _ in 0..2 {
             self.log.raise_prefix(prefix, self.next_sequence().unwrap_or(u64::MAX))?;
         }
-        self.stamps.bump_all();
         Ok(())
     }
 
@@ -243,7 +263,7 @@ impl Meta {
     pub(crate) fn forget_prefixes(&self, oldest: u64) {
         let lowest = self.log.prefixes().lowest();
         if lowest != 0 && lowest <= oldest && !self.owes_floor() {
-            self.begin_forgetting();
+            self.begin_forgetting(oldest);
             self.log.forget_prefixes(oldest);
         }
     }
@@ -268,14 +288,30 @@ impl Meta {
 
     /// A flush begins: nothing is found or stored until [`Meta::end_flush`].
     pub(crate) fn begin_flush(&self) {
-        self.flushing.fetch_add(1, SeqCst);
+        self.flushing.of_all.fetch_add(1, SeqCst);
         self.stamps.bump_all();
     }
 
     /// A flush has ended.
     pub(crate) fn end_flush(&self) {
         self.stamps.bump_all();
-        self.flushing.fetch_sub(1, SeqCst);
+        self.flushing.of_all.fetch_sub(1, SeqCst);
+    }
+
+    /// A prefix is about to be deleted. What flash has is found and stored as before, and nothing is promoted until
+    /// [`Meta::end_prefix_flush`].
+    pub(crate) fn begin_prefix_flush(&self) {
+        self.flushing.of_prefixes.fetch_add(1, SeqCst);
+    }
+
+    /// The prefix is deleted.
+    pub(crate) fn end_prefix_flush(&self) {
+        self.flushing.of_prefixes.fetch_sub(1, SeqCst);
+    }
+
+    /// Whether a prefix is being deleted.
+    pub(crate) fn is_flushing_prefix(&self) -> bool {
+        self.flushing.of_prefixes.load(SeqCst) > 0
     }
 
     // Sequences and the zones that have them.

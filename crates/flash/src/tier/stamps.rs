@@ -42,7 +42,7 @@ impl Stamps {
         self.flushes.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Deleted prefixes are about to be forgotten. Changes the stamps of all hashes.
+    /// Deleted prefixes are about to be forgotten.
     pub(crate) fn begin_forgetting(&self) {
         self.forgets.fetch_add(1, Ordering::SeqCst);
     }

@@ -62,15 +62,6 @@ fn is_later_part(record: &Record<'_>) -> bool {
     record.part.is_some_and(|part| part.number > 0)
 }
 
-/// The outcome for an extent. Where something newer has replaced it, there is nothing to be kept.
-fn unless_changed(appended: Result<u64, Refused>) -> Result<u64, Unkept> {
-    match appended {
-        Ok(sequence) => Ok(sequence),
-        Err(Refused::Changed) => Ok(0),
-        Err(Refused::NoRoom) => Err(Unkept::NotNow),
-    }
-}
-
 /// Appends survivors of a zone to the log again.
 pub(crate) struct Survivors {
     lookup: Lookup,
@@ -105,8 +96,7 @@ impl Survivors {
     pub(crate) fn keep(&self, zone: ZoneId, percent: u32) -> Result<u64, Unkept> {
         let segments = self.space.segments(zone);
         let (ahead, reads) = &mut *self.reads.lock().expect("no panic under this lock");
-        // A reclaim that was given up may have left some.
-        ahead.clear();
+        ahead.begin(segments.iter().map(|segment| u64::from(segment.run.data_pages)).sum());
         let mut quota = KeepQuota { live: 0, kept: 0, percent };
         let floor = self.lookup.meta.floor();
         let newest = segments
@@ -203,8 +193,8 @@ impl Survivors {
         segment.sequence() < self.lookup.meta.floor_of(hash)
     }
 
-    /// Whether a record was deleted by prefix. To be asked after the stamp is taken, as [`Survivors::is_flushed`]. Such
-    /// a record is treated as one that has expired: it may hide another one.
+    /// Whether a record was deleted by prefix. What comes later is seen when it is appended. Such a record is treated
+    /// as one that has expired: it may hide another one.
     fn is_deleted(&self, segment: &Segment, record: &Record<'_>) -> bool {
         self.lookup.meta.hides(record.key, segment.sequence())
     }
@@ -221,35 +211,47 @@ impl Survivors {
         quota: &mut KeepQuota,
     ) -> Result<u64, Unkept> {
         let Scanned { hash, record, .. } = *scanned;
-        let stamp = self.lookup.meta.stamp(hash);
-        if self.is_flushed(segment, hash) || !self.lookup.index.leads_to(hash, segment) {
-            return Ok(0);
+        let mut is_worth = None;
+        for _ in 0..TRIES_MAX {
+            let stamp = self.lookup.meta.stamp(hash);
+            if self.is_flushed(segment, hash) || !self.lookup.index.leads_to(hash, segment) {
+                return Ok(0);
+            }
+            let goes = self.is_dying(&record) || self.is_deleted(segment, &record);
+            let worth = *is_worth.get_or_insert_with(|| !goes && self.is_worth_keeping(segment, hash, quota));
+            // An earlier run may have had longer segments. Another reclaim would find no room for it either.
+            let fits = self.log.fits_a_segment(&record);
+            let kept = if goes || !worth || !fits {
+                self.drop_extent(hash, &record, (segment.sequence(), stamp))
+            } else {
+                self.append(hash, &record, (segment.sequence(), stamp))
+            };
+            match kept {
+                Ok(sequence) => {
+                    let is_lost = worth && !goes && !fits;
+                    self.lookup.status.counters.survivors_lost.fetch_add(is_lost as u64, Relaxed);
+                    return Ok(sequence);
+                }
+                Err(Refused::NoRoom) => break,
+                // Something happened under such a hash, perhaps to another key: judge the record again.
+                Err(Refused::Changed) => {}
+            }
         }
-        let goes = self.is_dying(&record) || self.is_deleted(segment, &record);
-        if goes || !self.is_worth_keeping(segment, hash, quota) {
-            return self.drop_extent(hash, &record, stamp);
-        }
-        if !self.log.fits_a_segment(&record) {
-            // An earlier run had longer segments. Another reclaim would find no room for it either.
-            let dropped = self.drop_extent(hash, &record, stamp);
-            self.lookup.status.counters.survivors_lost.fetch_add(dropped.is_ok() as u64, Relaxed);
-            return dropped;
-        }
-        unless_changed(self.append(hash, &record, stamp))
+        Err(Unkept::NotNow)
     }
 
     /// An extent that goes hides nothing in the log. But if older extents of its hash are dead, it was all that said
     /// so, and a tombstone says it from now on.
-    fn drop_extent(&self, hash: u64, record: &Record<'_>, stamp: Stamp) -> Result<u64, Unkept> {
+    fn drop_extent(&self, hash: u64, record: &Record<'_>, since: (u64, Stamp)) -> Result<u64, Refused> {
         if !self.log.must_mark(hash) || is_later_part(record) {
             return Ok(0);
         }
-        unless_changed(self.append_waiting(hash, &Record::tombstone(record.key, true), stamp))
+        self.append_waiting(hash, &Record::tombstone(record.key, true), since)
     }
 
-    /// Appends a record again, and counts it.
-    fn append(&self, hash: u64, record: &Record<'_>, stamp: Stamp) -> Result<u64, Refused> {
-        let kept = self.append_waiting(hash, record, stamp);
+    /// Appends a record again, and counts it. `since` = the sequence of its segment, and the stamp.
+    fn append(&self, hash: u64, record: &Record<'_>, since: (u64, Stamp)) -> Result<u64, Refused> {
+        let kept = self.append_waiting(hash, record, since);
         let counters = &self.lookup.status.counters;
         let counter = if kept.is_ok() { &counters.survivors } else { &counters.survivors_lost };
         counter.fetch_add(1, Relaxed);
@@ -260,15 +262,15 @@ impl Survivors {
     }
 
     /// Appends a record again, or a tombstone in its stead. Waits for room in the log while threads make it.
-    fn append_waiting(&self, hash: u64, record: &Record<'_>, stamp: Stamp) -> Result<u64, Refused> {
-        let kept = self.log.append_survivor(hash, record, stamp);
+    fn append_waiting(&self, hash: u64, record: &Record<'_>, since: (u64, Stamp)) -> Result<u64, Refused> {
+        let kept = self.log.append_survivor(hash, record, since);
         if kept != Err(Refused::NoRoom) {
             return kept;
         }
         let begun = Instant::now();
         let (mut seen, mut moved) = (self.log.progress(), begun);
         loop {
-            let kept = self.log.append_survivor(hash, record, stamp);
+            let kept = self.log.append_survivor(hash, record, since);
             let status = &self.lookup.status;
             let waits = kept == Err(Refused::NoRoom) && status.is_threaded() && !status.is_stopping();
             if !waits || !self.lookup.meta.is_on() {
@@ -337,8 +339,8 @@ impl Survivors {
         let mut is_newest = !newer;
         if newer {
             // The record that replaced this one stays, and hides older versions. That there is one need not be true
-            // where the table cannot tell two keys apart.
-            let matters = older || hides_extents || !segment.may_be_superseded(hash);
+            // where the table cannot tell two keys apart; and the bits that say so are those of several keys.
+            let matters = older || hides_extents || !segment.may_be_superseded(hash) || ahead.is_worth_more();
             let query = Query::of(hash, record);
             let replaced = if matters { self.is_replaced(&query, own, ahead) } else { Replaced::Yes };
             match replaced {
@@ -350,13 +352,13 @@ impl Survivors {
         }
         if worth && is_newest && !self.is_deleted(segment, record) {
             let record = Record { supersedes_extent: hides_extents, ..*record };
-            return self.append(hash, &record, stamp).map(Some);
+            return self.append(hash, &record, (segment.sequence(), stamp)).map(Some);
         }
         if (older || hides_extents || !is_newest) && !is_later_part(record) {
             // The extents that a tombstone is about stay the same when it moves to another segment.
             let cas = if record.tombstone { record.cas } else { 0 };
             let tombstone = Record { cas, ..Record::tombstone(record.key, hides_extents) };
-            return self.append_waiting(hash, &tombstone, stamp).map(Some);
+            return self.append_waiting(hash, &tombstone, (own, stamp)).map(Some);
         }
         Ok(Some(0))
     }

@@ -457,6 +457,8 @@ impl<'a> Operation<'a> {
     pub(super) fn depends_on_value(&self) -> bool {
         match self {
             Operation::Look(Look { part: Part::Collection(..), .. }) | Operation::Copy(_) => true,
+            Operation::Arith(_) => true,
+            Operation::Store(item) => item.store.mode != Mode::Set,
             Operation::Edit(_, change) => match change {
                 Change::Rewrite(rewrite) => !rewrite.replaces,
                 Change::Append(_) | Change::Overwrite { .. } | Change::SetBit { .. } => true,

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Write};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,6 +15,9 @@ use super::transport::Transport;
 use crate::seldom::Seldom;
 use crate::tls::Tls;
 use socket2::Socket;
+
+/// The place of all strangers together, where others are counted by address.
+const STRANGERS: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 /// What a client is told that is one too many.
 const TOO_MANY: Words = Words {
@@ -107,6 +110,14 @@ impl Acceptor {
                 return None;
             }
         }
+        if accepted.is_stranger {
+            accepted.is_stranger = !shared.limits.serves_strangers();
+        }
+        if accepted.is_stranger {
+            self.tell_stranger(&accepted, shared, own);
+            // Strangers who stay take few of the places of others. One that finds none is told nothing.
+            accepted.place = Some(shared.limits.strangers.enter(STRANGERS)?);
+        }
         if shared.is_full() {
             if shared.limits.refuses() {
                 // First: the client may ask for the count as soon as it is refused.
@@ -121,10 +132,6 @@ impl Acceptor {
             }
             return None;
         }
-        if accepted.is_stranger {
-            accepted.is_stranger = !shared.limits.serves_strangers();
-            self.tell_stranger(&accepted, shared, own);
-        }
         let now_open = shared.open.fetch_add(1, Ordering::SeqCst) + 1;
         if now_open >= shared.limits.most() && !shared.limits.refuses() {
             self.pause(Pause::Limit, shared);
@@ -136,15 +143,14 @@ impl Acceptor {
 
     #[cold]
     fn tell_stranger(&mut self, accepted: &Accepted, shared: &Shared, own: usize) {
-        if let (true, Some(address)) = (accepted.is_stranger, address_of(accepted)) {
-            shared.counters.workers[own].rejected_strangers.add(1);
-            self.told[2].tell(1, |count| {
-                format!(
-                    "{count} of other machines turned away, the last one from {address}: name addresses with -l, ask \
-                     for passwords with -Y, or give --open"
-                )
-            });
-        }
+        shared.counters.workers[own].rejected_strangers.add(1);
+        let address = address_of(accepted).map_or("an unknown address".to_owned(), |at| at.to_string());
+        self.told[2].tell(1, |count| {
+            format!(
+                "{count} of other machines turned away, the last one from {address}: name addresses with -l, ask for \
+                 passwords with -Y, or give --open"
+            )
+        });
     }
 
     /// Accepting failed. Errors of one client are ignored. A lack of descriptors is a reason to pause.
@@ -224,10 +230,11 @@ fn address_of(accepted: &Accepted) -> Option<IpAddr> {
     }
 }
 
-/// Whether a client has come from another machine, as far as its address tells.
+/// Whether a client has come from another machine. One that is gone already has no address any more, and what it has
+/// sent is there all the same: it may be of any machine.
 fn is_of_elsewhere(socket: &Socket) -> bool {
     let address = socket.peer_addr().ok().and_then(|address| address.as_socket());
-    address.is_some_and(|address| !address.ip().to_canonical().is_loopback())
+    address.is_none_or(|address| !address.ip().to_canonical().is_loopback())
 }
 
 /// Tells a client that its connection is one too many. A few words fit the buffer of any socket. A client that is gone

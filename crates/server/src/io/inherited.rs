@@ -99,11 +99,6 @@ impl Inherited {
         self.sockets.iter().filter(|handed| ![MEMCACHED, RESP, UNIX].contains(&handed.name.as_str()))
     }
 
-    /// Whether a TCP socket is among them.
-    pub(super) fn has_tcp(&self) -> bool {
-        self.sockets.iter().any(|handed| !is_unix(&handed.socket))
-    }
-
     /// Says what is wrong if a socket fits nothing that the server listens on.
     pub(super) fn unused(&self) -> Option<RunError> {
         let handed = self.sockets.iter().find(|handed| !handed.is_used.get())?;

@@ -1,5 +1,6 @@
 //! Where the server listens: the options, and the sockets that are bound for them.
 
+use std::cell::RefCell;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
@@ -111,7 +112,7 @@ pub struct Addresses {
     pub udp: Vec<SocketAddr>,
     /// TCP addresses for RESP with their ports.
     pub resp: Vec<SocketAddr>,
-    /// TCP was opened on all addresses, because none was asked for by name.
+    /// Some of TCP was opened on all addresses, because none was asked for by name.
     pub are_unasked: bool,
     /// The unix socket.
     pub unix: Option<PathBuf>,
@@ -166,17 +167,21 @@ pub(super) struct Sockets {
 impl Sockets {
     pub(super) fn bind(options: &ListenOptions, inherited: &Inherited) -> Result<Sockets, RunError> {
         let mut listeners = Vec::new();
-        let mut addresses = Addresses::default();
-        let is_unasked = options.addresses.is_empty() && !inherited.has_tcp();
+        let (mut addresses, mut is_any_unasked) = (Addresses::default(), false);
         let ports = [
             (options.tcp_port, "-p", true, MEMCACHED, &mut addresses.tcp),
             (options.resp_port, "--resp-port", false, RESP, &mut addresses.resp),
         ];
         for (port, flag, own_ports, name, found) in ports {
             let mut bound = named(options, inherited, name, own_ports)?;
+            let is_named = !bound.is_empty() || !options.addresses.is_empty();
+            let inherited_at = RefCell::new(Vec::new());
             if let (Some(port), true) = (port, bound.is_empty()) {
                 let bind = |at| match inherited.at(at)? {
-                    Some(socket) => Ok(socket),
+                    Some(socket) => {
+                        inherited_at.borrow_mut().push(at);
+                        Ok(socket)
+                    }
                     None => tcp(at, options.backlog),
                 };
                 // What was inherited and fits nothing is the likely reason for a port that is taken.
@@ -184,12 +189,15 @@ impl Sockets {
                     .map_err(|error| inherited.unused().unwrap_or(error))?;
             }
             for (socket, tls) in bound {
-                found.extend(tcp_address(&socket));
+                let at = tcp_address(&socket);
+                found.extend(at);
+                let is_unasked = !is_named && at.is_none_or(|at| !inherited_at.borrow().contains(&at));
+                is_any_unasked |= is_unasked;
                 let is_resp = name == RESP;
                 listeners.push(Listener { socket, transport: Transport::Tcp, is_resp, tls, is_unasked });
             }
         }
-        addresses.are_unasked = is_unasked && !listeners.is_empty();
+        addresses.are_unasked = is_any_unasked;
         let udp = bind_udp(options, &mut addresses)?;
         let mut unix_file = None;
         let inherited_unix = inherited_unix(options, inherited)?;

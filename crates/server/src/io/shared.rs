@@ -40,6 +40,9 @@ struct Post {
     bell: UnixStream,
 }
 
+/// The most clients of other machines that are about to be told that they are not served, at one time.
+const STRANGERS_MAX: usize = 32;
+
 /// What may be changed about the connections of a running server.
 #[derive(Debug)]
 pub(super) struct ConnectionLimits {
@@ -47,6 +50,8 @@ pub(super) struct ConnectionLimits {
     refuses: AtomicBool,
     idle_timeout_s: AtomicU32,
     serves_strangers: AtomicBool,
+    /// Counts clients of other machines that are not served, all of them together.
+    pub(super) strangers: Arc<AddressLimit>,
 }
 
 impl ConnectionLimits {
@@ -119,6 +124,7 @@ impl Shared {
                 refuses: AtomicBool::new(options.connections_max_fast),
                 idle_timeout_s: AtomicU32::new(options.idle_timeout_s),
                 serves_strangers: AtomicBool::new(options.serves_strangers),
+                strangers: Arc::new(AddressLimit::new((options.connections_max / 8).clamp(1, STRANGERS_MAX))),
             },
             address_limit: Arc::new(AddressLimit::new(options.connections_per_address_max)),
             udp_limit: UdpLimit::new(if options.udp_port.is_some() {

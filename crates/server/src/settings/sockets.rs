@@ -6,11 +6,11 @@ use super::tls::VerifyMode;
 use std::net::SocketAddr;
 
 /// Whether clients of other machines are served where no address is named: they are told apart by a password or a
-/// certificate, or the settings say that all may come.
+/// certificate, they are the clients of a fleet, or the settings say that all may come.
 pub fn serves_strangers(settings: &Settings) -> bool {
     let asks_for_certificates =
         settings.tls.enabled && matches!(settings.tls.verify, VerifyMode::Require | VerifyMode::Once);
-    settings.open || settings.auth_file.is_some() || asks_for_certificates
+    settings.open || settings.auth_file.is_some() || settings.fleet.is_some() || asks_for_certificates
 }
 
 /// The TCP addresses to bind, with host names looked up. Empty if TCP is off or a UNIX socket is used instead. Port

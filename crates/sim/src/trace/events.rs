@@ -20,6 +20,12 @@ const WAITING_MAX: usize = 1024;
 const CONNECTIONS_MAX: usize = 100_000;
 /// The most keys whose last miss is remembered.
 const MISSES_MAX: usize = 1_000_000;
+/// Values of this length may come in pieces. Larder does not tell of the look-up of such a store: the one before it is
+/// the client's, unless it came right before.
+const PIECES_BYTES_MIN: u32 = 4096;
+const PIECES_GAP_US_MAX: u64 = 50;
+/// The length of a number that counts.
+const NUMBER_BYTES: u32 = 8;
 /// The longest time from a miss to a store that counts as what the miss cost, in microseconds (PAMA, section IV).
 const PENALTY_US_MAX: u64 = 5_000_000;
 
@@ -70,6 +76,8 @@ pub struct Events {
     misses: KeyMap<u64>,
     hits: u64,
     gets: u64,
+    /// The lengths of the values of keys, where commands tell how much they add.
+    sizes: KeyMap<u32>,
     lost: u64,
     others: u64,
 }
@@ -86,6 +94,7 @@ impl Events {
             misses: KeyMap::default(),
             hits: 0,
             gets: 0,
+            sizes: KeyMap::default(),
             lost: 0,
             others: 0,
         }
@@ -121,6 +130,8 @@ impl Events {
     /// Takes a line without its end.
     pub(super) fn take(&mut self, line: &[u8]) -> Result<(), Bad> {
         match self.teller {
+            // The answer to the command with which it began.
+            _ if matches!(line, b"OK" | b"+OK") => Ok(()),
             Teller::Watch => self.take_watched(line),
             Teller::Monitor => self.take_monitored(line),
         }
@@ -173,8 +184,8 @@ impl Events {
     }
 
     fn take_watched(&mut self, line: &[u8]) -> Result<(), Bad> {
-        if let Some(count) = line.strip_prefix(b"[skipped: ") {
-            self.lost += digits(count.strip_suffix(b"]").unwrap_or(count)).unwrap_or(1);
+        if let Some(count) = line.strip_prefix(b"skipped=") {
+            self.lost += digits(count).unwrap_or(1);
             return Ok(());
         }
         let wanted = |name: &'static str| {
@@ -203,8 +214,12 @@ impl Events {
         };
         let connection = field(line, b"cfd=").unwrap_or_default();
         let is_hit = field(line, b"status=") == Some(b"found");
+        if is_hit || op != Op::Get && op != Op::Delete {
+            // 0 would mean that it is not known.
+            request.value_bytes = request.value_bytes.max(1);
+        }
         if op != Op::Get {
-            self.was_looked_up(connection, request.key);
+            self.was_looked_up(connection, &request, time_us);
             request.ttl_s = number(b"ttl=").min(u32::MAX.into()) as u32;
         } else if self.look_ups.len() < CONNECTIONS_MAX || self.look_ups.contains_key(connection) {
             self.look_ups.insert(connection.to_vec(), self.taken + self.told.len() as u64);
@@ -215,7 +230,8 @@ impl Events {
 
     /// A change of this key: the look-up before it on the same connection belongs to it. The line of a delete names no
     /// connection.
-    fn was_looked_up(&mut self, connection: &[u8], key: u64) {
+    fn was_looked_up(&mut self, connection: &[u8], change: &Request, time_us: u64) {
+        let key = change.key;
         let last = match connection {
             [] => self.told.iter().rposition(|told| told.request.key == key),
             _ => self
@@ -227,6 +243,8 @@ impl Events {
         if let Some(told) = last.and_then(|at| self.told.get_mut(at))
             && told.request.key == key
             && told.request.op == Op::Get
+            && (change.value_bytes < PIECES_BYTES_MIN
+                || time_us.saturating_sub(told.time_us) <= PIECES_GAP_US_MAX)
         {
             told.is_part = true;
         }
@@ -238,83 +256,108 @@ impl Events {
         let time_us =
             microseconds(&line[..end]).ok_or_else(|| Bad::new("time", format!("'{}'", shown(line))))?;
         let at = line.iter().position(|&octet| octet == b']').unwrap_or(line.len());
+        let source = line.get(end..at).unwrap_or_default().trim_ascii_start();
+        let database = source.strip_prefix(b"[").and_then(|rest| rest.split(|&octet| octet == b' ').next());
         let words = quoted(&line[at..]);
-        if !self.add_command(time_us, &words) {
+        if !self.add_command(time_us, database.unwrap_or(b"0"), &words) {
             self.others += 1;
         }
         Ok(())
     }
 
     /// The requests of a command of Redis. `false` = it is none for a key whose item this model has.
-    fn add_command(&mut self, time_us: u64, words: &[Vec<u8>]) -> bool {
+    fn add_command(&mut self, time_us: u64, database: &[u8], words: &[Vec<u8>]) -> bool {
         let [name, args @ ..] = words else { return false };
         let name = name.to_ascii_lowercase();
-        let (op, keys, sizes): (Op, &[Vec<u8>], Option<usize>) = match (name.as_slice(), args) {
+        let len = |word: &[u8]| Size::Is(word.len());
+        let mut add = |op, key: &[u8], size, ttl_s| self.add_one(time_us, op, (database, key), size, ttl_s);
+        match (name.as_slice(), args) {
             (b"mget" | b"exists" | b"touch" | b"sinter" | b"sunion" | b"sdiff", [_, ..]) => {
-                (Op::Get, args, None)
+                args.iter().for_each(|key| add(Op::Get, key, Size::Unknown, 0));
             }
-            (b"del" | b"unlink", [_, ..]) => (Op::Delete, args, None),
+            (b"del" | b"unlink", [_, ..]) => {
+                args.iter().for_each(|key| add(Op::Delete, key, Size::Unknown, 0));
+            }
             (b"mset" | b"msetnx", [_, ..]) => {
-                for pair in args.chunks_exact(2) {
-                    self.add_one(time_us, Op::Set, &pair[0], pair[1].len(), 0);
-                }
-                return true;
+                args.chunks_exact(2).for_each(|pair| add(Op::Set, &pair[0], len(&pair[1]), 0));
             }
             (b"set" | b"getset", [key, value, options @ ..]) => {
                 let is_add = options.iter().any(|word| word.eq_ignore_ascii_case(b"nx"));
-                self.add_one(
-                    time_us,
-                    if is_add { Op::Add } else { Op::Set },
-                    key,
-                    value.len(),
-                    ttl_s(options),
-                );
-                return true;
+                add(if is_add { Op::Add } else { Op::Set }, key, len(value), ttl_s(options));
             }
-            (b"setnx", [key, value]) => {
-                self.add_one(time_us, Op::Add, key, value.len(), 0);
-                return true;
-            }
+            (b"setnx", [key, value]) => add(Op::Add, key, len(value), 0),
             (b"setex" | b"psetex", [key, time, value]) => {
-                let unit = if name == b"psetex" { b"px".to_vec() } else { b"ex".to_vec() };
-                self.add_one(time_us, Op::Set, key, value.len(), ttl_s(&[unit, time.clone()]));
-                return true;
+                let unit: &[u8] = if name == b"psetex" { b"px" } else { b"ex" };
+                add(Op::Set, key, len(value), ttl_s(&[unit.to_vec(), time.clone()]));
             }
-            (b"append", [_, value]) => (Op::Append, &args[..1], Some(value.len())),
-            (b"incr" | b"incrby" | b"incrbyfloat" | b"hincrby" | b"zincrby", [_, ..]) => {
-                (Op::Incr, &args[..1], None)
+            (b"getdel", [key]) => {
+                add(Op::Get, key, Size::Unknown, 0);
+                add(Op::Delete, key, Size::Unknown, 0);
             }
-            (b"decr" | b"decrby", [_, ..]) => (Op::Decr, &args[..1], None),
-            (b"hset" | b"hmset" | b"hsetnx" | b"sadd" | b"zadd" | b"setrange" | b"setbit", [_, ..]) => {
-                (Op::Append, &args[..1], Some(args[1..].iter().map(Vec::len).sum()))
+            (b"append" | b"sadd" | b"zadd", [key, rest @ ..]) => {
+                add(Op::Append, key, Size::More(rest.iter().map(Vec::len).sum()), 0);
             }
+            (b"hset" | b"hmset" | b"hsetnx" | b"setrange" | b"setbit", [key, rest @ ..]) => {
+                add(Op::Append, key, Size::AtLeast(rest.iter().map(Vec::len).sum()), 0);
+            }
+            (b"incr" | b"incrby" | b"incrbyfloat" | b"hincrby" | b"zincrby", [key, ..]) => {
+                add(Op::Incr, key, Size::AtLeast(NUMBER_BYTES as usize), 0);
+            }
+            (b"decr" | b"decrby", [key, ..]) => add(Op::Decr, key, Size::AtLeast(NUMBER_BYTES as usize), 0),
             (
-                b"get" | b"getex" | b"getdel" | b"strlen" | b"getrange" | b"substr" | b"getbit" | b"bitcount"
-                | b"ttl" | b"pttl" | b"type" | b"hget" | b"hmget" | b"hgetall" | b"hkeys" | b"hvals"
-                | b"hlen" | b"hexists" | b"hstrlen" | b"smembers" | b"sismember" | b"smismember" | b"scard"
+                b"get" | b"getex" | b"strlen" | b"getrange" | b"substr" | b"getbit" | b"bitcount" | b"ttl"
+                | b"pttl" | b"type" | b"hget" | b"hmget" | b"hgetall" | b"hkeys" | b"hvals" | b"hlen"
+                | b"hexists" | b"hstrlen" | b"smembers" | b"sismember" | b"smismember" | b"scard"
                 | b"srandmember" | b"zscore" | b"zmscore" | b"zcard" | b"zcount" | b"zrank" | b"zrevrank"
                 | b"zrange" | b"zrangebyscore" | b"zrevrange" | b"zrevrangebyscore",
-                [_, ..],
-            ) => (Op::Get, &args[..1], None),
+                [key, ..],
+            ) => add(Op::Get, key, Size::Unknown, 0),
             _ => return false,
-        };
-        for key in keys {
-            self.add_one(time_us, op, key, sizes.unwrap_or(0), 0);
         }
         true
     }
 
-    fn add_one(&mut self, time_us: u64, op: Op, key: &[u8], value_bytes: usize, ttl_s: u32) {
-        let request = Request {
-            key: self.keys.read(key),
-            key_bytes: key.len().min(usize::from(u16::MAX)) as u16,
-            value_bytes: value_bytes.min(u32::MAX as usize) as u32,
-            ttl_s,
-            op,
-            ..Request::default()
+    fn add_one(&mut self, time_us: u64, op: Op, (database, key): (&[u8], &[u8]), size: Size, ttl_s: u32) {
+        // Keys of one name in two databases are two keys.
+        let number = match database {
+            b"0" => self.keys.read(key),
+            _ => self.keys.read(&[database, b":", key].concat()),
         };
-        self.add(time_us, request, false);
+        let bytes = |count: usize| count.clamp(1, u32::MAX as usize) as u32;
+        let value_bytes = match size {
+            Size::Unknown => 0,
+            Size::Is(count) => *self.sizes.entry(number).insert_entry(bytes(count)).get(),
+            Size::More(count) => {
+                let of_key = self.sizes.entry(number).or_default();
+                *of_key = of_key.saturating_add(bytes(count));
+                *of_key
+            }
+            Size::AtLeast(count) => {
+                let of_key = self.sizes.entry(number).or_default();
+                *of_key = bytes(count).max(*of_key);
+                *of_key
+            }
+        };
+        if op == Op::Delete {
+            self.sizes.remove(&number);
+        }
+        let key_bytes = key.len().min(usize::from(u16::MAX)) as u16;
+        self.add(
+            time_us,
+            Request { key: number, key_bytes, value_bytes, ttl_s, op, ..Request::default() },
+            false,
+        );
     }
+}
+
+/// What a command says of the length of a value.
+#[derive(Clone, Copy)]
+enum Size {
+    Unknown,
+    Is(usize),
+    /// What it grows by, in bytes.
+    More(usize),
+    AtLeast(usize),
 }
 
 /// The value of the field that begins with `name`, which ends in `=`.
@@ -446,7 +489,7 @@ mod tests {
         let mut events = Events::new(Teller::Watch);
         for line in [
             "ts=100.5 gid=1 type=item_get key=1 status=not_found clsid=0 cfd=30 size=0",
-            "[skipped: 12]",
+            "skipped=12",
             "ts=100.20005 gid=2 type=item_store key=1 status=stored cmd=set ttl=0 clsid=1 cfd=31 size=3",
             "ts=200.1 gid=3 type=item_store key=1 status=stored cmd=set ttl=0 clsid=1 cfd=31 size=3",
         ] {

@@ -59,7 +59,11 @@ impl Executor {
         let read = progress.position_of(hash, key);
         // Memory may have got the key meanwhile, and most keys that memory lacks were never on flash. Where there is a
         // result, its stamp is looked at before it is used.
-        let known = self.known(progress, hash).filter(|_| read.is_none());
+        let known = match read {
+            None if self.worker.knows_gone(hash) => Some(false),
+            None => self.known(progress, hash),
+            Some(_) => None,
+        };
         if read.is_none() && (!self.worker.flash_may_hold(hash, key) || known.is_some()) {
             progress.tries = 0;
             return match self.missed(hash, key) {

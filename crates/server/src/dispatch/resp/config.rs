@@ -88,9 +88,13 @@ const PARAMETERS: &[Parameter] = &[
     }),
     Parameter {
         name: "protected-mode",
-        get: |s| yes_no(!serves_strangers(&s.state.in_effect())),
-        set: Setting::Changes(|s, value| match value {
-            "yes" | "no" => change(s, "open", |wanted| wanted.open = value == "no"),
+        get: |s| {
+            let settings = s.state.in_effect();
+            yes_no(settings.addresses.is_empty() && !serves_strangers(&settings))
+        },
+        set: Setting::Changes(|s, value| match value.to_ascii_lowercase().as_str() {
+            "yes" => change(s, "open", |wanted| wanted.open = false),
+            "no" => change(s, "open", |wanted| wanted.open = true),
             _ => Err("argument must be 'yes' or 'no'".to_owned()),
         }),
     },
