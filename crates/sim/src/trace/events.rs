@@ -513,13 +513,15 @@ mod tests {
             r#"1339518083.107417 [0 [::1]:5] "del" "1" "2""#,
         ];
         let (all, events) = told(Teller::Monitor, &lines);
+        // Keys of one name in two databases are two keys.
+        let (four, five) = (KeyReader::new().read(b"3:4"), KeyReader::new().read(b"3:5"));
         let expected = [
             (1, Op::Set, 5, 2),
             (1, Op::Get, 0, 0),
             (2, Op::Get, 0, 0),
             (3, Op::Append, 10, 0),
-            (4, Op::Set, 4, 0),
-            (5, Op::Set, 5, 0),
+            (four, Op::Set, 4, 0),
+            (five, Op::Set, 5, 0),
             (1, Op::Delete, 0, 0),
             (2, Op::Delete, 0, 0),
         ];
