@@ -301,7 +301,7 @@ impl Demoter {
         if !self.flash.takes_prefix(prefix) {
             return Err(PrefixesFull);
         }
-        self.flash.begin_prefix_flush();
+        self.flash.begin_prefix_flush(prefix);
         let raised = store.flush_prefix(prefix);
         let dropped = raised.and_then(|()| self.flash.drop_prefix(prefix));
         self.flash.end_prefix_flush();

@@ -296,9 +296,10 @@ impl Flash {
         self.meta.takes_prefix(prefix)
     }
 
-    /// A prefix is about to be deleted. Until [`Flash::end_prefix_flush`] nothing is promoted.
-    pub fn begin_prefix_flush(&self) {
-        self.meta.begin_prefix_flush();
+    /// A prefix is about to be deleted. Until [`Flash::end_prefix_flush`] nothing of its keys is found, and nothing is
+    /// promoted. One at a time.
+    pub fn begin_prefix_flush(&self, prefix: &[u8]) {
+        self.meta.begin_prefix_flush(prefix);
     }
 
     /// Whether a prefix is being deleted. To be asked before [`Flash::hides`] where a promotion depends on both.

@@ -111,7 +111,7 @@ impl Bench {
     pub(crate) fn delete_prefix(&self, prefix: &[u8]) -> bool {
         let takes = self.flash.takes_prefix(prefix);
         if takes {
-            self.flash.begin_prefix_flush();
+            self.flash.begin_prefix_flush(prefix);
             self.flash.drop_prefix(prefix).expect("there is room for it");
             self.flash.end_prefix_flush();
             self.flash.write_prefixes();

@@ -344,7 +344,7 @@ impl History {
         if !self.flash().takes_prefix(prefix) {
             return;
         }
-        self.flash().begin_prefix_flush();
+        self.flash().begin_prefix_flush(prefix);
         self.flash().drop_prefix(prefix).expect("there is room for it");
         self.flash().end_prefix_flush();
         self.flash().write_prefixes();
