@@ -296,18 +296,13 @@ impl Flash {
         self.meta.takes_prefix(prefix)
     }
 
-    /// A prefix is about to be deleted. Until [`Flash::end_prefix_flush`] nothing of its keys is found, and nothing is
-    /// promoted. One at a time.
+    /// A prefix is about to be deleted. All that flash has of it is hidden until [`Flash::end_prefix_flush`]. One at a
+    /// time.
     pub fn begin_prefix_flush(&self, prefix: &[u8]) {
         self.meta.begin_prefix_flush(prefix);
     }
 
-    /// Whether a prefix is being deleted. To be asked before [`Flash::hides`] where a promotion depends on both.
-    pub fn is_flushing_prefix(&self) -> bool {
-        self.meta.is_flushing_prefix()
-    }
-
-    /// Whether an item that was found was deleted by prefix since. `age` is [`Found::age`].
+    /// Whether an item that was found was deleted by prefix since, or is being deleted. `age` is [`Found::age`].
     pub fn hides(&self, key: &[u8], age: u64) -> bool {
         self.meta.hides(key, age)
     }
@@ -320,7 +315,7 @@ impl Flash {
         self.log.drop_prefix(prefix)
     }
 
-    /// Items are promoted again.
+    /// The prefix is deleted.
     pub fn end_prefix_flush(&self) {
         self.meta.end_prefix_flush();
     }

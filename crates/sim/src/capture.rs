@@ -77,7 +77,7 @@ impl Capture {
                     times_s: None,
                     unread: 0,
                     skips: false,
-                    tells_deletes: *ask != asks[asks.len() - 1] || teller == Teller::Monitor,
+                    tells_deletes: teller == Teller::Monitor || ask.ends_with("deletions"),
                     broken: None,
                     dropped: if teller == Teller::Watch { dropped_by(server) } else { 0.0 },
                 });

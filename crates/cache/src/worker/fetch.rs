@@ -11,16 +11,11 @@ use crate::demoter::Demoter;
 use crate::flash_level::expiry_of;
 use crate::item_store::ItemStore;
 use crate::watches::Change;
-use larder_flash::{Begun, Commit, CommitListener, Fetcher, Flash, Found, Stamp};
-use larder_index::BucketGuard;
+use larder_flash::{Begun, Commit, CommitListener, Fetcher, Found, Stamp};
 use larder_item::{KeyHash, Location, State};
 use larder_temperature::{Digest, Reference};
 use std::os::fd::RawFd;
-use std::time::{Duration, Instant};
-
-/// How often, and for how long each time, a promotion waits for the end of deletes by prefix.
-const PREFIX_FLUSH_TRIES: u32 = 16;
-const PREFIX_FLUSH_WAIT_MAX: Duration = Duration::from_millis(5);
+use std::time::Duration;
 
 /// The result of a lookup on flash.
 #[derive(Debug)]
@@ -400,12 +395,11 @@ impl Worker {
         let keys = store.key_reader(&guard);
         let Some(demoter) = &self.cache.demoter else { return false };
         let flash = demoter.flash();
-        let mut bucket = lock_beside_prefix_flushes(store, flash, hash);
-        // The key is put and invalidated only under this writer bit, so the stamp holds until the entry is there. What
-        // hides the item is looked at last: see `docs/internals/concurrency.md`, "Delete by prefix".
+        let mut bucket = store.index.lock(hash);
+        // The key is put and invalidated only under this writer bit, so the stamp holds until the entry is there. For
+        // the prefixes see `docs/internals/concurrency.md`, "Delete by prefix".
         let is_current = bucket.find(key, &keys).is_none()
             && flash.stamp(hash) == found.stamp
-            && !flash.is_flushing_prefix()
             && !flash.hides(key, found.age);
         if !is_current || !self.insert_making_room(&guard, &mut bucket, new) {
             drop(bucket);
@@ -423,19 +417,4 @@ impl Worker {
         self.grow_index();
         true
     }
-}
-
-/// Locks the bucket of a hash while no prefix is deleted, if such a moment comes soon.
-fn lock_beside_prefix_flushes<'s>(store: &'s ItemStore, flash: &Flash, hash: KeyHash) -> BucketGuard<'s> {
-    for _ in 0..PREFIX_FLUSH_TRIES {
-        let begun = Instant::now();
-        while flash.is_flushing_prefix() && begun.elapsed() < PREFIX_FLUSH_WAIT_MAX {
-            std::thread::yield_now();
-        }
-        let bucket = store.index.lock(hash);
-        if !flash.is_flushing_prefix() {
-            return bucket;
-        }
-    }
-    store.index.lock(hash)
 }

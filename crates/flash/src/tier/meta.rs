@@ -14,7 +14,7 @@ use crate::device::{DeviceError, ZoneId};
 use crate::item::{Commit, Stamp};
 use crate::meta::{MetaLog, Opened, RangeFloors, UNPLACED};
 use crate::options::Recover;
-use arc_swap::{ArcSwap, ArcSwapOption};
+use arc_swap::ArcSwap;
 use larder_item::{PrefixFloors, PrefixesFull};
 use std::ops::RangeInclusive;
 use std::os::fd::OwnedFd;
@@ -53,9 +53,9 @@ pub(crate) struct Meta {
 #[derive(Default)]
 struct Flushing {
     of_all: AtomicU32,
-    of_prefixes: AtomicU32,
-    /// The prefix that is being deleted. Memory may have let go of an item already that hid an older one.
-    prefix: ArcSwapOption<Vec<u8>>,
+    /// Whether a prefix is being deleted, and which. Memory may have let go of an item already that hid an older one.
+    of_prefix: AtomicBool,
+    prefix: ArcSwap<Vec<u8>>,
 }
 
 /// What is remembered of prefixes that were forgotten, for lookups that began before.
@@ -208,9 +208,11 @@ impl Meta {
     #[inline]
     pub(crate) fn hides(&self, key: &[u8], sequence: u64) -> bool {
         // First what is being deleted: it is among the others before it is not any more.
-        let is_going = self.flushing.prefix.load().as_ref().is_some_and(|prefix| key.starts_with(prefix));
+        if self.flushing.of_prefix.load(SeqCst) && key.starts_with(&self.flushing.prefix.load()) {
+            return true;
+        }
         let prefixes = self.log.prefixes();
-        is_going || !prefixes.is_empty() && sequence < prefixes.floor_of(key)
+        !prefixes.is_empty() && sequence < prefixes.floor_of(key)
     }
 
     /// Whether the record was deleted by a prefix that was forgotten since a stamp was taken: the lookup may have read
@@ -302,22 +304,16 @@ impl Meta {
         self.flushing.of_all.fetch_sub(1, SeqCst);
     }
 
-    /// A prefix is about to be deleted. Until [`Meta::end_prefix_flush`] nothing of its keys is found, and nothing is
-    /// promoted. One at a time.
+    /// A prefix is about to be deleted. All that flash has of it is hidden until [`Meta::end_prefix_flush`]. One at a
+    /// time.
     pub(crate) fn begin_prefix_flush(&self, prefix: &[u8]) {
-        self.flushing.of_prefixes.fetch_add(1, SeqCst);
-        self.flushing.prefix.store(Some(Arc::new(prefix.to_vec())));
+        self.flushing.prefix.store(Arc::new(prefix.to_vec()));
+        self.flushing.of_prefix.store(true, SeqCst);
     }
 
     /// The prefix is deleted.
     pub(crate) fn end_prefix_flush(&self) {
-        self.flushing.prefix.store(None);
-        self.flushing.of_prefixes.fetch_sub(1, SeqCst);
-    }
-
-    /// Whether a prefix is being deleted.
-    pub(crate) fn is_flushing_prefix(&self) -> bool {
-        self.flushing.of_prefixes.load(SeqCst) > 0
+        self.flushing.of_prefix.store(false, SeqCst);
     }
 
     // Sequences and the zones that have them.

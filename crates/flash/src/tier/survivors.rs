@@ -340,7 +340,9 @@ impl Survivors {
         if newer {
             // The record that replaced this one stays, and hides older versions. That there is one need not be true
             // where the table cannot tell two keys apart; and the bits that say so are those of several keys.
-            let matters = older || hides_extents || !segment.may_be_superseded(hash) || ahead.is_worth_more();
+            // To look is worth a read while nobody waits for the device.
+            let looks = || ahead.is_worth_more() && !self.log.is_urgent() && !self.log.is_behind();
+            let matters = older || hides_extents || !segment.may_be_superseded(hash) || looks();
             let query = Query::of(hash, record);
             let replaced = if matters { self.is_replaced(&query, own, ahead) } else { Replaced::Yes };
             match replaced {

@@ -52,8 +52,9 @@ impl Protocol {
                 let echo = Echo {
                     opcode: request.get(1).copied().unwrap_or_default(),
                     opaque: request
-                        .get(12..16)
-                        .map_or(0, |bytes| u32::from_be_bytes([0, 1, 2, 3].map(|at| bytes[at]))),
+                        .get(12..)
+                        .and_then(|rest| rest.first_chunk())
+                        .map_or(0, |bytes| u32::from_be_bytes(*bytes)),
                 };
                 let lengths = Lengths { value: WHY.len() as u32, ..Lengths::default() };
                 let mut packet = Vec::new();
