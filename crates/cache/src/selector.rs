@@ -37,6 +37,8 @@ use std::sync::atomic::Ordering;
 /// 128th of the used bytes has expired or was flushed. With lifetimes spread evenly over a minute and 64 MiB, a 64th
 /// kept 96.6 % of what an oracle would and moved 5 items for 100 stores; a 256th kept 97.9 % and moved 31.
 const SOME_OVER_SHARE: u64 = 128;
+/// The policy may know a 16th more columns than there are. To forget the others costs one look at each that it knows.
+const GONE_SHARE: usize = 16;
 /// Random columns among which the cheapest sparse one is looked for.
 const SAMPLED_COLUMNS: u32 = 32;
 /// Sampled columns that may be refused before the policy is asked.
@@ -366,13 +368,14 @@ impl Selector {
         Victim::to_be_moved(column, Chosen::Packed)
     }
 
-    /// Tells the policy of the columns that were sealed since. When the policy knows twice as many columns as there
-    /// are, it forgets those that went without being its choice.
+    /// Tells the policy of the columns that were sealed since. When the policy knows noticeably more columns than there
+    /// are, it forgets those that went without being its choice: it decides by how many columns its queues have.
     pub(crate) fn learn_sealed(&mut self, store: &ItemStore, queue: &SealedQueue) {
         for column in queue.0.lock().expect("no panic under this lock").drain(..) {
             self.policy.sealed(column, store.memory.column(column).birth(), queue_of(store, column));
         }
-        if self.policy.columns() > 2 * store.memory.columns_mapped() as usize {
+        let there = store.memory.columns_mapped() as usize;
+        if self.policy.columns() > there + there / GONE_SHARE {
             self.policy.forget_gone(&mut |column, birth| status_of(store, column, birth));
         }
         store.want_new_columns(self.policy.correlated_columns());

@@ -167,8 +167,16 @@ fn a_mix_of_lifetimes_keeps_what_an_oracle_would() {
     // Half of the bytes expire within a minute, after 30 seconds on average, and would fill the memory.
     let per_s = (capacity / 30 / 790) as u32;
     let few = |random: u64| if random & 1 == 0 { 0 } else { [10, 30, 60][(random >> 1) as usize % 3] };
-    let few = mix(&mut Bench::with(options.clone()), capacity, per_s, 120, few);
+    let mut bench = Bench::with(options.clone());
+    let few = mix(&mut bench, capacity, per_s, 120, few);
     assert!(few.share >= 0.98 && few.moved_per_set < 0.05, "{few:?}");
+    // What the policy decides by is true, and so is what is shown of the groups: expired columns do not count.
+    let (facts, columns_bytes) = (bench.cache.temperature_stats(), bench.cache.memory_use().columns_bytes);
+    let known = facts.probation_columns + facts.main_columns;
+    let columns = columns_bytes / u64::from(bench.cache.column_bytes());
+    assert!(known <= columns + columns / 8, "{known} of {columns}");
+    let grouped: u64 = facts.groups.iter().map(|group| group.bytes).sum();
+    assert!(grouped <= columns_bytes + columns_bytes / 8, "{grouped} of {columns_bytes}");
     // No two items need have the same lifetime.
     let spread = |random: u64| if random & 1 == 0 { 0 } else { 1 + (random >> 1) as u32 % 60 };
     let spread = mix(&mut Bench::with(options), capacity, per_s, 120, spread);
