@@ -210,33 +210,38 @@ impl MemoryUse {
     }
 }
 
+/// A ratio; 0 where it would be one to nothing.
+fn ratio(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
 impl FlashStats {
     /// Application-level write amplification: bytes appended to the device for each byte stored.
     pub fn alwa(&self) -> f64 {
-        self.appended_bytes as f64 / self.admitted_bytes.max(1) as f64
+        ratio(self.appended_bytes, self.admitted_bytes)
     }
 
     /// Device-level write amplification: bytes written to the medium for each byte appended. `None` if the device does
     /// not tell.
     pub fn dlwa(&self) -> Option<f64> {
-        self.device.media_bytes.map(|media| media as f64 / self.device.append_bytes.max(1) as f64)
+        self.device.media_bytes.map(|media| ratio(media, self.device.append_bytes))
     }
 
     /// Mean reads of a lookup that found its item on the device.
     pub fn reads_per_hit(&self) -> f64 {
-        self.reads_for_hits as f64 / self.hits.saturating_sub(self.hits_in_buffers).max(1) as f64
+        ratio(self.reads_for_hits, self.hits.saturating_sub(self.hits_in_buffers))
     }
 
     /// Mean reads of a lookup that found nothing.
     pub fn reads_per_miss(&self) -> f64 {
-        self.reads_for_misses as f64 / self.misses.max(1) as f64
+        ratio(self.reads_for_misses, self.misses)
     }
 
-    /// Memory of the index for one item, bytes. Left out is what does not grow with the number of items, such as
-    /// buffers.
+    /// Memory of the index for one item, bytes; 0 without items. Left out is what does not grow with the number of
+    /// items, such as buffers.
     pub fn index_bytes_per_item(&self) -> f64 {
         let index = self.memory.log_table + self.memory.segments + self.memory.filters + self.memory.hit_bits;
-        index as f64 / self.items.max(1) as f64
+        ratio(index, self.items)
     }
 }
 
@@ -247,8 +252,11 @@ mod tests {
     #[test]
     fn ratios_of_counters_that_are_read_between_two_events_are_numbers() {
         // The counters are read one after the other: a hit in a buffer may show in only one of the two.
+        let memory = MemoryUse { log_table: 1 << 20, ..MemoryUse::default() };
+        let nothing = FlashStats { memory, appended_bytes: 4096, ..FlashStats::default() };
+        assert_eq!((nothing.index_bytes_per_item(), nothing.alwa()), (0.0, 0.0));
         let stats = FlashStats { hits: 3, hits_in_buffers: 4, reads_for_hits: 2, ..FlashStats::default() };
-        assert_eq!(stats.reads_per_hit(), 2.0);
+        assert_eq!(stats.reads_per_hit(), 0.0);
         let stats = FlashStats { hits: 9, hits_in_buffers: 4, reads_for_hits: 10, ..stats };
         assert_eq!(stats.reads_per_hit(), 2.0);
         for ratio in [FlashStats::default().alwa(), FlashStats::default().reads_per_miss()] {
