@@ -31,19 +31,21 @@ pub(crate) struct Metrics {
     state: Arc<ServerState>,
     latency: Arc<[Arc<WorkerLatency>]>,
     ticks: Ticks,
+    serves: Vec<String>,
     /// What earlier probes of liveness have seen.
     pulse: Mutex<Option<Pulse>>,
 }
 
 impl Metrics {
-    /// A source over these.
+    /// A source over these. `serves`: where clients reach the server.
     pub(crate) fn new(
         cache: Arc<Cache>,
         state: Arc<ServerState>,
         latency: Arc<[Arc<WorkerLatency>]>,
         ticks: Ticks,
+        serves: Vec<String>,
     ) -> Metrics {
-        Metrics { cache, state, latency, ticks, pulse: Mutex::default() }
+        Metrics { cache, state, latency, ticks, serves, pulse: Mutex::default() }
     }
 }
 
@@ -89,6 +91,10 @@ fn count(label: &'static str, value: u64) -> (&'static str, Value) {
 }
 
 impl Source for Metrics {
+    fn serves(&self) -> Vec<String> {
+        self.serves.clone()
+    }
+
     fn families(&self) -> Vec<Family> {
         let totals = self.cache.totals();
         let io = self.state.io_snapshot();

@@ -132,7 +132,9 @@ fn serve(
 
     let (counters, stopping) = (bound.counters(), bound.stopper());
     let ticks: Ticks = Arc::new(move || (!stopping.is_stopping()).then(|| counters.ticks()));
-    let metrics = Arc::new(Metrics::new(cache.clone(), state.clone(), latency.clone(), ticks.clone()));
+    let serves = places(&bound);
+    let metrics = Metrics::new(cache.clone(), state.clone(), latency.clone(), ticks.clone(), serves);
+    let metrics = Arc::new(metrics);
     if settings.prefault {
         let stopper = bound.stopper();
         prefault(&cache, || !stopper.is_stopping()).map_err(RunError)?;
@@ -388,6 +390,16 @@ fn write_ports(bound: &io::Bound) -> Result<(), RunError> {
     })
 }
 
+/// Where clients reach the server.
+fn places(bound: &io::Bound) -> Vec<String> {
+    let addresses = bound.addresses();
+    let mut places: Vec<String> = addresses.tcp.iter().map(|at| at.to_string()).collect();
+    places.extend(addresses.resp.iter().map(|at| format!("{at} (RESP)")));
+    places.extend(addresses.udp.iter().map(|at| format!("udp {at}")));
+    places.extend(addresses.unix.iter().map(|path| path.display().to_string()));
+    places
+}
+
 fn announce(
     settings: &Settings,
     bound: &io::Bound,
@@ -395,18 +407,12 @@ fn announce(
     admin: Option<&admin::AdminHandle>,
     flash: Option<&OpenFlash>,
 ) {
-    let addresses = bound.addresses();
-    let mut places: Vec<String> = addresses.tcp.iter().map(|at| at.to_string()).collect();
-    places.extend(addresses.resp.iter().map(|at| format!("{at} (RESP)")));
-    places.extend(addresses.udp.iter().map(|at| format!("udp {at}")));
-    places.extend(addresses.unix.iter().map(|path| path.display().to_string()));
-    if places.is_empty() {
-        places.push("no port (-p 0)".to_owned());
-    }
+    let places = places(bound);
+    let places = if places.is_empty() { "no port (-p 0)".to_owned() } else { places.join(", ") };
     tracing::info!(
         target: "larder::start",
         "listening on {}: {} MiB, {} workers, {}, {}{}{}",
-        places.join(", "),
+        places,
         settings.memory_bytes >> 20,
         settings.threads,
         bound.backend().interface(),
@@ -417,7 +423,7 @@ fn announce(
     for warning in doubts_of_start(settings) {
         tracing::warn!("{warning}");
     }
-    for warning in startup_warnings(settings, addresses, Machine::here()) {
+    for warning in startup_warnings(settings, bound.addresses(), Machine::here()) {
         tracing::warn!("{warning}");
     }
 }

@@ -4,6 +4,10 @@ use crate::latency::Histogram;
 
 /// Where the numbers come from. The admin thread calls it once for each HTTP request.
 pub trait Source: Send + Sync {
+    /// Where clients reach the server, each as it is written in its log.
+    fn serves(&self) -> Vec<String> {
+        Vec::new()
+    }
     /// All families of numbers, in the order in which they are shown. Their names are unique.
     fn families(&self) -> Vec<Family>;
     /// The zones of the flash, in their order. Empty where there is no flash.

@@ -13,6 +13,11 @@ use axum::response::{IntoResponse, Response};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+/// The name of this machine; empty where the kernel does not tell.
+pub(super) fn of_this_machine() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
+}
+
 /// The names that belong here, in lower case. Addresses and `localhost` do in any case: no web page can take them.
 #[derive(Clone, Debug)]
 pub(super) struct Hosts(Arc<[String]>);
@@ -20,8 +25,8 @@ pub(super) struct Hosts(Arc<[String]>);
 impl Hosts {
     /// The name of this machine, and those that its user gives.
     pub(super) fn new(given: &[String]) -> Hosts {
-        let own = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        let all = given.iter().map(String::as_str).chain([own.trim()]).filter(|name| !name.is_empty());
+        let own = of_this_machine();
+        let all = given.iter().map(String::as_str).chain([own.as_str()]).filter(|name| !name.is_empty());
         Hosts(all.map(str::to_ascii_lowercase).collect())
     }
 

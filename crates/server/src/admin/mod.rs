@@ -143,6 +143,7 @@ fn routes(source: Arc<dyn Source>, history: Arc<Mutex<History>>, hosts: Hosts) -
     Router::new()
         .route("/", page("text/html; charset=utf-8", include_str!("page/index.html")))
         .route("/page.css", page("text/css; charset=utf-8", include_str!("page/page.css")))
+        .route("/draw.js", page("text/javascript; charset=utf-8", include_str!("page/draw.js")))
         .route("/page.js", page("text/javascript; charset=utf-8", include_str!("page/page.js")))
         .route("/metrics", get(metrics_text))
         .route(
@@ -184,7 +185,7 @@ fn probed(found: Result<(), String>) -> Response {
 }
 
 async fn status_json(State(source): State<Arc<dyn Source>>) -> Response {
-    answer("application/json", status::json(&source.families(), source.healthy()))
+    answer("application/json", status::json(&source.families(), source.healthy(), &source.serves()))
 }
 
 async fn zones_json(State(source): State<Arc<dyn Source>>) -> Response {

@@ -1,7 +1,8 @@
 //! The numbers as JSON, for the page.
 //!
 //! ```json
-//! { "version": "0.1.0", "healthy": true, "reason": null, "time_ms": 1700000000000, "families": [
+//! { "version": "0.2.0", "host": "cache-1", "serves": ["127.0.0.1:11211"], "healthy": true,
+//!   "reason": null, "time_ms": 1700000000000, "families": [
 //!   { "name": "evictions", "help": "...", "unit": "", "kind": "counter",
 //!     "samples": [ { "labels": {}, "value": 17 } ] },
 //!   { "name": "request_duration", "help": "...", "unit": "seconds", "kind": "histogram",
@@ -17,16 +18,20 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde_json::{Map, Value as Json, json};
 
 use super::family::{CurveShown, Family, GroupRow, HotRow, KeyRows, Kind, Sample, Value, ZoneCell};
+use super::hosts;
 
 /// The quantiles of each histogram, with the names they have in the JSON.
 const QUANTILES: [(&str, f64); 4] = [("0.5", 0.5), ("0.9", 0.9), ("0.99", 0.99), ("0.999", 0.999)];
 
-/// The families as one JSON object.
-pub(super) fn json(families: &[Family], healthy: Result<(), String>) -> String {
+/// The families as one JSON object, with what there is to know of the server itself: where it `serves`, and whether it
+/// is `healthy`.
+pub(super) fn json(families: &[Family], healthy: Result<(), String>, serves: &[String]) -> String {
     let families: Vec<Json> = families.iter().map(family).collect();
     let time_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
     json!({
         "version": env!("CARGO_PKG_VERSION"),
+        "host": hosts::of_this_machine(),
+        "serves": serves,
         "healthy": healthy.is_ok(),
         "reason": healthy.err(),
         "time_ms": time_ms,

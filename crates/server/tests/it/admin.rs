@@ -198,11 +198,13 @@ fn groups_come_as_json_with_the_reason_of_the_last_decision() {
 }
 
 #[test]
-fn the_page_is_three_files_that_find_each_other() {
+fn the_page_is_four_files_that_find_each_other() {
     let (admin, _) = started();
     let (head, html) = fetch(admin.local_addr, "/");
     assert!(head.contains("content-type: text/html"), "{head}");
-    for (path, kind) in [("page.css", "text/css"), ("page.js", "text/javascript")] {
+    for (path, kind) in
+        [("page.css", "text/css"), ("draw.js", "text/javascript"), ("page.js", "text/javascript")]
+    {
         assert!(html.contains(&format!("\"{path}\"")));
         let (head, body) = fetch(admin.local_addr, &format!("/{path}"));
         assert!(head.starts_with("HTTP/1.1 200 ") && head.contains(kind), "{head}");

@@ -386,8 +386,8 @@ fn ttl_s(options: &[Vec<u8>]) -> u32 {
     found.unwrap_or(0).min(u32::MAX.into()) as u32
 }
 
-/// A key in which `%xx` stands for a byte.
-fn unescaped(text: &[u8]) -> Cow<'_, [u8]> {
+/// A key in which `%xx` stands for a byte, as it is. What stands for no byte stays.
+pub fn unescaped(text: &[u8]) -> Cow<'_, [u8]> {
     if !text.contains(&b'%') {
         return Cow::Borrowed(text);
     }

@@ -3,17 +3,12 @@
 use std::time::Instant;
 
 use larder_sim::live::{Live, LiveError, Stats};
-
-/// Keys that are shown of those asked for most.
-const HOT_KEYS: usize = 10;
-
-/// Namespaces that are shown: those with the most reads.
-const NAMESPACES: usize = 10;
+use larder_sim::trace::events::unescaped;
 
 /// Some figures with a title.
 pub(super) struct Panel {
     pub(super) title: &'static str,
-    /// What it is, and its value.
+    /// What it is, and its value. What matters most comes first: a small terminal shows the first rows.
     pub(super) rows: Vec<(String, String)>,
 }
 
@@ -74,6 +69,12 @@ impl Sample {
         grown(&self.general, &then.general, name) / self.seconds(then)
     }
 
+    /// The share of reads since `then` that hit, in percent.
+    pub(super) fn hits_percent(&self, then: &Sample) -> Option<u64> {
+        let (hits, misses) = (self.rate(then, "get_hits"), self.rate(then, "get_misses"));
+        (hits + misses > 0.0).then(|| (100.0 * hits / (hits + misses)) as u64)
+    }
+
     /// The time that the share `q` of all requests since `then` did not exceed, in microseconds.
     fn quantile_us(&self, then: Option<&Sample>, q: f64) -> Option<f64> {
         let bucket = |(name, value): (&str, &str)| {
@@ -96,10 +97,11 @@ fn grown(now: &Stats, then: &Stats, name: &str) -> f64 {
     (now.number(name).unwrap_or(0.0) - then.number(name).unwrap_or(0.0)).max(0.0)
 }
 
-/// The panels of a look, with what happened since the look before. Without one, what is counted is left out.
+/// The panels of a look, with what happened since the look before. Without one, what is counted is left out. What
+/// matters most comes first.
 pub(super) fn panels(then: Option<&Sample>, now: &Sample) -> Vec<Panel> {
-    let panels = [traffic(then, now), latency(then, now), memory(now), leaving(then, now), flash(then, now)];
-    let panels = panels.into_iter().chain([sizes(now), namespaces(then, now), hot_keys(now)]);
+    let panels = [traffic(then, now), latency(then, now), memory(now), leaving(then, now), hot_keys(now)];
+    let panels = panels.into_iter().chain([flash(then, now), sizes(now), namespaces(then, now)]);
     panels.filter(|panel| !panel.rows.is_empty()).collect()
 }
 
@@ -109,31 +111,32 @@ fn row(name: &str, value: String) -> (String, String) {
 
 fn traffic(then: Option<&Sample>, now: &Sample) -> Panel {
     let text = |name| now.general.text(name).unwrap_or("-").to_owned();
-    let mut rows = vec![
-        row("version", text("version")),
-        row("up for", span(now.general.number("uptime").unwrap_or(0.0))),
-        row("connections", text("curr_connections")),
-    ];
+    let mut rows = Vec::new();
     if let Some(then) = then {
         let rate = |name| now.rate(then, name);
         let (hits, misses) = (rate("get_hits"), rate("get_misses"));
         rows.extend([
             row("requests/s", plain(now.requests_per_s(then))),
+            row("hit ratio", ratio(hits, hits + misses)),
             row("keys read/s", plain(hits + misses)),
             row("stores/s", plain(rate("cmd_set"))),
             row("deletes/s", plain(rate("delete_hits") + rate("delete_misses"))),
-            row("hit ratio", ratio(hits, hits + misses)),
             row("in, out", format!("{}/s, {}/s", bytes(rate("bytes_read")), bytes(rate("bytes_written")))),
         ]);
     }
     let all = |name| now.general.number(name).unwrap_or(0.0);
-    rows.push(row("hit ratio since start", ratio(all("get_hits"), all("get_hits") + all("get_misses"))));
+    rows.extend([
+        row("hit ratio since start", ratio(all("get_hits"), all("get_hits") + all("get_misses"))),
+        row("connections", text("curr_connections")),
+        row("up for", span(now.general.number("uptime").unwrap_or(0.0))),
+        row("version", text("version")),
+    ]);
     Panel { title: "traffic", rows }
 }
 
 fn latency(then: Option<&Sample>, now: &Sample) -> Panel {
     let quantile = |(name, q): &(&str, f64)| Some(row(name, time(now.quantile_us(then, *q)?)));
-    let quantiles = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
+    let quantiles = [("p99", 0.99), ("p50", 0.5), ("p90", 0.9), ("p99.9", 0.999)];
     let mut rows: Vec<_> = quantiles.iter().filter_map(quantile).collect();
     if let Some(us) = now.latency.number("flash_fetch:mean_us") {
         rows.push(row("a read from flash, mean", time(us)));
@@ -147,14 +150,15 @@ fn memory(now: &Sample) -> Panel {
     for (words, name) in [
         ("limit", "limit_maxbytes"),
         ("live items", "bytes"),
-        ("index", "hash_bytes"),
         ("expired, not yet back", "expired_bytes"),
         ("dead (replaced, deleted)", "dead_bytes"),
+        ("index", "hash_bytes"),
         ("connection buffers", "read_buf_bytes"),
     ] {
         rows.extend(number(name).map(|value| row(words, bytes(value))));
     }
-    rows.extend(number("curr_items").map(|items| row("items", plain(items))));
+    let at = rows.len().min(2);
+    rows.splice(at..at, number("curr_items").map(|items| row("items", plain(items))));
     Panel { title: "memory", rows }
 }
 
@@ -239,7 +243,7 @@ fn namespaces(then: Option<&Sample>, now: &Sample) -> Panel {
     let names = now.namespaces.rows().filter_map(|(name, _)| name.strip_suffix(":gets"));
     let mut found: Vec<_> = names.map(|name| (grown(name, "gets"), name)).collect();
     found.sort_by(|one, other| other.0.total_cmp(&one.0));
-    let shown = found.into_iter().take(NAMESPACES).map(|(gets, name)| {
+    let shown = found.into_iter().map(|(gets, name)| {
         let (reads, hits) = (plain(gets / seconds), ratio(grown(name, "hits"), gets));
         let memory = bytes(now.namespaces.number(&format!("{name}:bytes")).unwrap_or(0.0));
         row(name, format!("{reads}/s, {hits}, {memory}, {}/s", plain(grown(name, "evictions") / seconds)))
@@ -247,10 +251,24 @@ fn namespaces(then: Option<&Sample>, now: &Sample) -> Panel {
     Panel { title, rows: shown.collect() }
 }
 
-/// What the server knows of the keys that are asked for most.
+/// The keys that are asked for most, by their share of all requests, and the requests for each second.
 fn hot_keys(now: &Sample) -> Panel {
-    let shown = now.hot_keys.rows().take(HOT_KEYS);
-    Panel { title: "hot keys", rows: shown.map(|(name, value)| row(name, value.to_owned())).collect() }
+    let stats = &now.hot_keys;
+    let seconds = stats.number("seconds").unwrap_or(0.0).max(1e-3);
+    let hot = (1..).map_while(|rank: u32| {
+        let key = stats.text(&format!("{rank}:key"))?;
+        let number = |what| stats.number(&format!("{rank}:{what}")).unwrap_or(0.0);
+        let value = format!("{}  {}/s", ratio(number("share"), 1.0), plain(number("requests") / seconds));
+        Some((readable(key), value))
+    });
+    Panel { title: "keys asked for most", rows: hot.collect() }
+}
+
+/// A key, whose bytes come percent-encoded, as its user wrote it. One that is no text, or none that a terminal may
+/// show, stays as it came.
+fn readable(key: &str) -> String {
+    let plain = String::from_utf8(unescaped(key.as_bytes()).into_owned());
+    plain.ok().filter(|plain| !plain.chars().any(char::is_control)).unwrap_or_else(|| key.to_owned())
 }
 
 /// A number with three digits and a unit.
@@ -364,6 +382,17 @@ mod tests {
         assert_eq!(panel.rows[0], ("b".into(), "200/s, 0.0 %, 0 B, 0/s".into()));
         assert_eq!(panel.rows[1], ("a".into(), "10/s, 50.0 %, 2 KiB, 2/s".into()));
         assert!(namespaces(None, &now).rows.is_empty(), "nothing is known of the time before");
+    }
+
+    #[test]
+    fn hot_keys_are_readable() {
+        let stats = "STAT sampled 9\nSTAT seconds 10\nSTAT 1:key caf%C3%A9%3A1%25\nSTAT 1:share 0.25\n\
+                     STAT 1:requests 40\nSTAT 1:too_high_max 3\nSTAT 2:key a%1B%5B2J\nSTAT 2:share 0.1";
+        let now = Sample { hot_keys: Stats::parse(stats), ..look(Instant::now(), "", "") };
+        let rows = hot_keys(&now).rows;
+        assert_eq!(rows[0], ("café:1%".into(), "25.0 %  4/s".into()));
+        assert_eq!(rows[1].0, "a%1B%5B2J", "nothing moves the cursor");
+        assert_eq!((rows.len(), readable("%C3%zz%4")), (2, "%C3%zz%4".into()));
     }
 
     #[test]

@@ -48,15 +48,18 @@ struct Watched {
     live: Option<Live>,
     last: Option<Sample>,
     panels: Vec<Panel>,
-    /// Requests in each interval.
+    /// Requests for each second, of each interval.
     rates: Vec<u64>,
+    /// Percent of the reads that hit, of each interval.
+    hits: Vec<u64>,
     /// Why the last look failed, and when the server last answered.
     failure: Option<(LiveError, Instant)>,
 }
 
 impl Watched {
     fn new(server: Server, live: Live) -> Watched {
-        Watched { server, live: Some(live), last: None, panels: Vec::new(), rates: Vec::new(), failure: None }
+        let (panels, rates, hits) = (Vec::new(), Vec::new(), Vec::new());
+        Watched { server, live: Some(live), last: None, panels, rates, hits, failure: None }
     }
 
     /// Asks the server. Connects again if the connection was lost.
@@ -70,8 +73,10 @@ impl Watched {
                 // A server that was started again counts from zero.
                 let then = self.last.as_ref().filter(|then| !now.is_restarted_since(then));
                 self.rates.extend(then.map(|then| now.requests_per_s(then) as u64));
-                let surplus = self.rates.len().saturating_sub(HISTORY);
-                self.rates.drain(..surplus);
+                self.hits.extend(then.map(|then| now.hits_percent(then).unwrap_or(0)));
+                for curve in [&mut self.rates, &mut self.hits] {
+                    curve.drain(..curve.len().saturating_sub(HISTORY));
+                }
                 self.panels = panels(then, &now);
                 (self.live, self.last, self.failure) = (Some(live), Some(now), None);
             }
