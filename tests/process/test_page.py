@@ -75,7 +75,7 @@ class Page(Case):
         connection = self.visit("--namespaces", "user=0-50")
         self.assertRegex(self.browser.ask("document.title"), r":%d .*– Larder$" % self.running.port)
         self.text("who", r":%d" % self.running.port)
-        self.text("about", r"^64 MiB of memory, \d+ connections, up for \d+ s, version \d")
+        self.text("about", r"^64 MiB of memory, \d+ connections?, up for \d+ s, version \d")
         self.text("summary", r"Nothing is asked at present\.\s+Nothing has to leave: 6\d\.\d MiB of memory are free")
         for nth in range(75):
             connection.set(b"user:%d:caf\xc3\xa9" % nth, b"x" * 1000)

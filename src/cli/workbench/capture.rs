@@ -110,7 +110,9 @@ pub(super) fn run(args: &CaptureArgs) -> Result<(), Failure> {
             print(&format!("{server}: {:.2} % of {reads} reads have hit\n", ratio * 100.0))?;
         }
     }
-    let open = || traces::open(&spool.0, &traces::Options { format: Some(Format::Csv), skip_bad: false });
+    let open = || {
+        traces::open(&spool.0, &traces::Options { format: Some(Format::Csv), ..traces::Options::default() })
+    };
     let known = Known::learn(open()?.as_mut())?;
     let to = args.to.or_else(|| write::format_by_name(&args.out)).unwrap_or(Format::Csv);
     copy(Box::new(Filled::new(open()?, known)), &target, to, "capture")

@@ -13,14 +13,19 @@ use super::values::{count, format};
 /// The source of the requests.
 #[derive(Args)]
 pub(super) struct SourceArgs {
-    /// The trace file: oracleGeneral, Twitter's CSV, CSV with a header, one key per line, or the lines of memcached's
-    /// `watch` or Redis's `MONITOR`; optionally compressed with zstd, gzip or xz
+    /// The trace file: oracleGeneral, lcs, vscsi, Twitter's CSV, block traces of Microsoft Research, CSV with a header,
+    /// one key per line, or the lines of memcached's `watch` or Redis's `MONITOR`; optionally compressed with zstd, gzip
+    /// or xz
     #[arg(value_name = "TRACE", required_unless_present = "workload", conflicts_with = "workload")]
     pub(super) trace: Option<PathBuf>,
-    /// Format of the trace: oracle-general, twitter, csv, keys, watch or monitor [default: detected from the name and
-    /// the first lines]
+    /// Format of the trace: oracle-general, lcs, vscsi, twitter, msr, csv, keys, watch or monitor [default: detected
+    /// from the name and the first lines]
     #[arg(long, value_parser = format)]
     pub(super) format: Option<traces::Format>,
+    /// What the columns of a text are that has no header, such as time=1,key=2,size=3; also time_ms (us, ns, 100ns),
+    /// key_size, op, ttl, client and penalty_us (ms, s). Commas, tabs, semicolons or blanks separate them
+    #[arg(long, value_name = "NAME=PLACE,...", conflicts_with = "format")]
+    pub(super) columns: Option<traces::Named>,
     /// Skip and count lines that cannot be read, instead of stopping at the first one
     #[arg(long)]
     pub(super) skip_bad: bool,
@@ -39,7 +44,7 @@ pub(super) struct SourceArgs {
 impl SourceArgs {
     /// The options for opening the trace.
     pub(super) fn options(&self) -> traces::Options {
-        traces::Options { format: self.format, skip_bad: self.skip_bad }
+        traces::Options { format: self.format, columns: self.columns.clone(), skip_bad: self.skip_bad }
     }
 
     /// The trace if it is a pipe or a device, which can be read only once.
@@ -94,6 +99,7 @@ mod tests {
         let mut source = SourceArgs {
             trace: Some(PathBuf::from("/dev/null")),
             format: Some(traces::Format::Keys),
+            columns: None,
             skip_bad: false,
             workload: None,
             limit: None,

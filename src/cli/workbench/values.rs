@@ -51,11 +51,11 @@ pub(super) fn objective(text: &str) -> Result<Objective, String> {
 /// The format of a trace with this name.
 pub(super) fn format(text: &str) -> Result<Format, String> {
     let found = Format::ALL.into_iter().find(|format| format.name() == text);
-    found.ok_or_else(|| "expected oracle-general, twitter, csv, keys, watch or monitor".to_owned())
+    found.ok_or_else(|| format!("expected {}", Format::names(|_| true)))
 }
 
 /// The format of a trace with this name, which can be written.
 pub(super) fn written_format(text: &str) -> Result<Format, String> {
     let found = format(text).ok().filter(|format| format.can_be_written());
-    found.ok_or_else(|| "expected oracle-general, twitter, csv or keys".to_owned())
+    found.ok_or_else(|| format!("expected {}", Format::names(Format::can_be_written)))
 }

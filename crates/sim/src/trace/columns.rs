@@ -7,6 +7,9 @@ use crate::{Fields, Op, Request};
 const U16_MAX: u64 = u16::MAX as u64;
 const U32_MAX: u64 = u32::MAX as u64;
 
+/// What separates columns where nothing else does: any white space.
+const BLANK: u8 = b' ';
+
 /// The meaning of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Column {
@@ -29,15 +32,24 @@ impl Column {
         let name =
             String::from_utf8_lossy(name.trim_ascii()).to_ascii_lowercase().replace(['-', ' ', '.'], "_");
         match name.trim_matches('"') {
-            "timestamp" | "time" | "ts" | "time_s" | "timestamp_s" | "op_time" | "clock_time" => {
-                Column::Time(1)
-            }
+            "timestamp" | "time" | "ts" | "time_s" | "timestamp_s" | "op_time" | "clock_time"
+            | "relative_unix" => Column::Time(1),
             "time_ms" | "timestamp_ms" => Column::Time(1_000),
             "time_us" | "timestamp_us" => Column::Time(1_000_000),
-            "key" | "id" | "obj_id" | "object_id" | "objid" | "item" | "lbn" => Column::Key,
+            "time_100ns" => Column::Time(10_000_000),
+            "time_ns" | "timestamp_ns" => Column::Time(1_000_000_000),
+            "key"
+            | "id"
+            | "obj_id"
+            | "object_id"
+            | "objid"
+            | "item"
+            | "lbn"
+            | "hashed_path_query"
+            | "hashed_host_path_query" => Column::Key,
             "key_size" | "key_bytes" | "keysize" | "key_length" => Column::KeyBytes,
             "value_size" | "size" | "value_bytes" | "valuesize" | "obj_size" | "object_size" | "bytes"
-            | "value_length" => Column::ValueBytes,
+            | "value_length" | "response_size" => Column::ValueBytes,
             "client" | "client_id" => Column::Client,
             "op" | "operation" | "command" | "cmd" => Column::Op,
             "ttl" | "ttl_s" => Column::Ttl,
@@ -45,17 +57,78 @@ impl Column {
                 Column::Penalty(1)
             }
             "penalty_ms" | "miss_penalty_ms" => Column::Penalty(1_000),
+            "penalty_s" | "time_firstbyte" => Column::Penalty(1_000_000),
             _ => Column::Ignored,
         }
     }
 }
 
-/// The columns of a file with a header.
+/// What the columns of a file without a header are, as its reader says: `time=1,key=2,size=3`, the names as those of a
+/// header, the places from 1 on. Columns without a name are ignored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named(Vec<Column>);
+
+/// The most columns that may be named.
+const NAMED_MAX: usize = 1000;
+
+impl std::str::FromStr for Named {
+    type Err = String;
+
+    /// # Errors
+    /// A name that is not known, a place that is none, a place or a meaning that comes twice, or no key.
+    fn from_str(text: &str) -> Result<Named, String> {
+        let mut columns = Vec::new();
+        for part in text.split(',') {
+            let (name, place) =
+                part.split_once('=').ok_or_else(|| format!("'{part}' is not NAME=PLACE, as time=1"))?;
+            let column = Column::named(name.as_bytes());
+            if column == Column::Ignored {
+                return Err(format!(
+                    "'{name}' is no column: there are time, key, size, key_size, op, ttl, client, \
+                                    penalty, and their like with a unit, as time_ms"
+                ));
+            }
+            let at = place.trim().parse().ok().filter(|place| (1..=NAMED_MAX).contains(place));
+            let at =
+                at.ok_or_else(|| format!("'{place}' is no place of a column: give 1 for the first one"))? - 1;
+            columns.resize(columns.len().max(at + 1), Column::Ignored);
+            if columns[at] != Column::Ignored {
+                return Err(format!("column {} has two names", at + 1));
+            }
+            columns[at] = column;
+        }
+        let names: Vec<String> = (1..=columns.len()).map(|place| format!("column {place}")).collect();
+        let names: Vec<&[u8]> = names.iter().map(String::as_bytes).collect();
+        check(&columns, &names)?;
+        Ok(Named(columns))
+    }
+}
+
+/// Whether there is a key, and each meaning at most once.
+fn check(columns: &[Column], names: &[&[u8]]) -> Result<(), String> {
+    if !columns.contains(&Column::Key) {
+        return Err("names no key (key, id, obj_id, object_id)".to_owned());
+    }
+    for (at, column) in columns.iter().enumerate() {
+        let same = |other: &Column| std::mem::discriminant(other) == std::mem::discriminant(column);
+        if *column != Column::Ignored
+            && let Some(before) = columns[..at].iter().position(same)
+        {
+            let (a, b) = (field::shown(names[before].trim_ascii()), field::shown(names[at].trim_ascii()));
+            return Err(format!("names two columns of one meaning: '{a}' and '{b}'"));
+        }
+    }
+    Ok(())
+}
+
+/// The columns of a file with a header, or of one whose reader names them.
 #[derive(Debug)]
 pub(super) struct Columns {
     columns: Vec<Column>,
     delimiter: u8,
     unquoted: Vec<u8>,
+    /// Whether lines may have further columns, for which there is no name.
+    may_be_more: bool,
 }
 
 impl Columns {
@@ -67,22 +140,25 @@ impl Columns {
         let delimiter = delimiter(line);
         let names: Vec<&[u8]> = line.split(|&octet| octet == delimiter).collect();
         let columns: Vec<Column> = names.iter().map(|name| Column::named(name)).collect();
-        if !columns.contains(&Column::Key) {
-            return Err(format!(
-                "the header '{}' names no key (key, id, obj_id, object_id)",
-                field::shown(line)
-            ));
-        }
-        for (at, column) in columns.iter().enumerate() {
-            let same = |other: &Column| std::mem::discriminant(other) == std::mem::discriminant(column);
-            if *column != Column::Ignored
-                && let Some(before) = columns[..at].iter().position(same)
-            {
-                let (a, b) = (field::shown(names[before].trim_ascii()), field::shown(names[at].trim_ascii()));
-                return Err(format!("the header names two columns of one meaning: '{a}' and '{b}'"));
-            }
-        }
-        Ok(Columns { columns, delimiter, unquoted: Vec::new() })
+        check(&columns, &names).map_err(|why| match why.strip_prefix("names no key") {
+            Some(rest) => format!("the header '{}' names no key{rest}", field::shown(line)),
+            None => format!("the header {why}"),
+        })?;
+        Ok(Columns { columns, delimiter, unquoted: Vec::new(), may_be_more: false })
+    }
+
+    /// The columns that the reader of a file names, and the file's first line, which shows what separates them: a
+    /// comma, tab or semicolon, or else blanks.
+    pub(super) fn of_reader(named: &Named, line: &[u8]) -> Columns {
+        let found = [b',', b'\t', b';'].into_iter().find(|separator| line.trim_ascii().contains(separator));
+        let (columns, delimiter) = (named.0.clone(), found.unwrap_or(BLANK));
+        Columns { columns, delimiter, unquoted: Vec::new(), may_be_more: true }
+    }
+
+    /// The columns of Microsoft Research Cambridge.
+    pub(super) fn of_msr() -> Columns {
+        let columns = MSR.map(|(column, _)| column).to_vec();
+        Columns { columns, delimiter: b',', unquoted: Vec::new(), may_be_more: false }
     }
 
     /// The fields that the columns provide.
@@ -103,21 +179,35 @@ impl Columns {
         if line.contains(&b'"') {
             return self.read_quoted(line, keys);
         }
+        if self.delimiter == BLANK {
+            return self
+                .read_texts(line.split(u8::is_ascii_whitespace).filter(|text| !text.is_empty()), keys);
+        }
+        self.read_texts(line.split(|&octet| octet == self.delimiter), keys)
+    }
+
+    #[inline]
+    fn read_texts<'a>(
+        &self,
+        mut texts: impl Iterator<Item = &'a [u8]>,
+        keys: &KeyReader,
+    ) -> Result<(u64, Request), Bad> {
         let mut taken = Taken::default();
-        let mut texts = line.split(|&octet| octet == self.delimiter);
         for (at, &column) in self.columns.iter().enumerate() {
             let Some(text) = texts.next() else {
                 return Err(too_few(at, self.columns.len()));
             };
             taken.take(column, text.trim_ascii(), keys)?;
         }
-        if texts.next().is_some() {
-            return Err(Bad::new(
-                "columns",
-                format!("there are more than the header's {}", self.columns.len()),
-            ));
+        if !self.may_be_more && texts.next().is_some() {
+            return Err(self.too_many());
         }
         Ok((taken.time_s, taken.request))
+    }
+
+    #[cold]
+    fn too_many(&self) -> Bad {
+        Bad::new("columns", format!("there are more than the header's {}", self.columns.len()))
     }
 
     /// Reads a line with quoted fields (RFC 4180, except that a field may not span lines).
@@ -132,11 +222,8 @@ impl Columns {
             rest = unquote(text, self.delimiter, &mut self.unquoted)?;
             taken.take(self.columns[at], self.unquoted.trim_ascii(), keys)?;
         }
-        if rest.is_some() {
-            return Err(Bad::new(
-                "columns",
-                format!("there are more than the header's {}", self.columns.len()),
-            ));
+        if !self.may_be_more && rest.is_some() {
+            return Err(self.too_many());
         }
         Ok((taken.time_s, taken.request))
     }
@@ -216,6 +303,28 @@ impl Taken {
         }
         Ok(())
     }
+}
+
+/// The columns of Microsoft Research Cambridge, and whether they are numbers:
+/// `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`. The time is in units of 100 ns. Source: README.txt of
+/// the traces (SNIA IOTTA, trace set 388).
+const MSR: [(Column, bool); 7] = [
+    (Column::Time(10_000_000), true),
+    (Column::Ignored, false),
+    (Column::Ignored, true),
+    (Column::Op, false),
+    (Column::Key, true),
+    (Column::ValueBytes, true),
+    (Column::Ignored, true),
+];
+
+/// Whether a line is one of Microsoft Research Cambridge: its time is of this century, in units of 100 ns since 1601.
+pub(super) fn is_msr(line: &[u8]) -> bool {
+    let texts: Vec<&[u8]> = line.split(|&octet| octet == b',').map(<[u8]>::trim_ascii).collect();
+    texts.len() == MSR.len()
+        && texts.iter().zip(MSR).all(|(text, (_, is_number))| !is_number || field::digits(text).is_some())
+        && field::digits(texts[0]).is_some_and(|time| time > 125_000_000_000_000_000)
+        && field::op_by_name(texts[3]).is_some()
 }
 
 /// Twitter's columns after the key, from the last to the first, with and without penalties.

@@ -4,7 +4,7 @@ use super::columns::{self, Column, Twitter};
 use super::events::Teller;
 use super::field::shown;
 use super::format::Format;
-use super::oracle_general;
+use super::{oracle_general, records};
 
 /// The byte order mark in UTF-8.
 pub(super) const BYTE_ORDER_MARK: &[u8] = &[0xef, 0xbb, 0xbf];
@@ -16,7 +16,10 @@ pub(super) const HEAD_BYTES: usize = 24 * 1024;
 const LINES_MAX: usize = 5;
 
 /// The advice where the format cannot be detected.
-const HINT: &str = "name it by --format: oracle-general, twitter, csv, keys, watch, monitor";
+fn hint() -> String {
+    let names = Format::names(|_| true);
+    format!("name it by --format: {names}; or name its columns, as in --columns time=1,key=2,size=3")
+}
 
 /// The non-empty lines.
 fn lines(head: &[u8]) -> impl Iterator<Item = &[u8]> {
@@ -43,24 +46,35 @@ pub(super) fn detect(name: &str, head: &[u8]) -> Result<Format, String> {
         }
         return Ok(Format::OracleGeneral);
     }
+    if records::is_lcs(head) {
+        return Ok(Format::Lcs);
+    }
     if is_utf16(head) {
         return Err("is a text in UTF-16; write it in UTF-8 first: iconv -f UTF-16 -t UTF-8".to_owned());
     }
     if is_binary(head) {
-        return if oracle_general::is_plausible(head) {
-            Ok(Format::OracleGeneral)
-        } else {
-            Err(format!("its format cannot be told: neither text nor oracleGeneral records; {HINT}"))
-        };
+        if records::vscsi_version(head).is_some() {
+            return Ok(Format::Vscsi);
+        }
+        if oracle_general::is_plausible(head) {
+            return Ok(Format::OracleGeneral);
+        }
+        return Err(format!(
+            "its format cannot be told: neither text nor records of a known kind; {}",
+            hint()
+        ));
     }
     let Some(first) = first_lines(head).next() else {
-        return Err(format!("is empty, its format cannot be told; {HINT}"));
+        return Err(format!("is empty, its format cannot be told; {}", hint()));
     };
     if let Some(teller) = first_lines(head).find_map(Teller::of_line) {
         return Ok(match teller {
             Teller::Watch => Format::Watch,
             Teller::Monitor => Format::Monitor,
         });
+    }
+    if columns::is_msr(first) {
+        return Ok(Format::Msr);
     }
     let is_twitter = |line: &[u8]| Twitter::seen_in(line).is_some();
     // A key may be called `key`: the first line is no header if it is one of Twitter's.
@@ -75,14 +89,16 @@ pub(super) fn detect(name: &str, head: &[u8]) -> Result<Format, String> {
         (false, _) => match lines(head).find(|line| line.contains(&b' ')) {
             None => Ok(Format::Keys),
             Some(line) => Err(format!(
-                "does not look like a trace: '{}' is no key; --format keys reads a text line by line nevertheless",
+                "does not look like a trace: '{}' is no key; --format keys reads a text line by line nevertheless, \
+                 and --columns time=1,key=2,size=3 names columns between blanks",
                 shown(line)
             )),
         },
         (true, false) => Err(format!(
             "its format cannot be told: '{}' is neither a header that names a key nor one \
-             of Twitter's lines; {HINT}",
-            shown(first)
+             of Twitter's lines; {}",
+            shown(first),
+            hint()
         )),
     }
 }

@@ -8,7 +8,6 @@ use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 
 use super::field::{Bad, digits, op_by_name, shown};
-use super::format::Format;
 use super::key::KeyReader;
 use crate::mix::KeyMap;
 use crate::{Fields, Op, Request};
@@ -103,14 +102,6 @@ impl Events {
     /// The fields of the requests that these lines tell.
     pub fn fields(&self) -> Fields {
         Fields { times: true, sizes: true, ops: true, ttls: true, penalties: self.teller == Teller::Watch }
-    }
-
-    /// The format of the lines.
-    pub(super) fn format(&self) -> Format {
-        match self.teller {
-            Teller::Watch => Format::Watch,
-            Teller::Monitor => Format::Monitor,
-        }
     }
 
     /// A remark for the user about what is missing, where something is.

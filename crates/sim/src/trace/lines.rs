@@ -1,10 +1,11 @@
 //! Traces of lines: Twitter's format, CSV with a header, and one key per line.
 
+use super::Options;
 use super::clock::Clock;
-use super::columns::{self, Columns, Twitter};
+use super::columns::{self, Columns, Named, Twitter};
 use super::detect::{self, BYTE_ORDER_MARK};
 use super::events::{Events, Teller};
-use super::field::Bad;
+use super::field::{self, Bad};
 use super::format::Format;
 use super::input::Input;
 use super::key::KeyReader;
@@ -38,8 +39,11 @@ pub(super) struct Lines {
     keys: KeyReader,
     clock: Clock,
     line_number: u64,
+    format: Format,
     skip_bad: bool,
     skipped: Skipped,
+    /// What to say of a header where none was expected.
+    header: Option<String>,
     half_line: Option<u64>,
     failed: Option<SourceError>,
 }
@@ -54,8 +58,8 @@ impl Lines {
     /// Reads `input` as lines of this format.
     ///
     /// # Errors
-    /// For CSV: no header, or a header without a key.
-    pub(super) fn new(mut input: Input, format: Format, skip_bad: bool) -> Result<Lines, SourceError> {
+    /// For CSV whose columns the options do not name: no header, or a header without a key.
+    pub(super) fn new(mut input: Input, format: Format, options: &Options) -> Result<Lines, SourceError> {
         input.read_ahead(detect::HEAD_BYTES)?;
         if input.pending().starts_with(BYTE_ORDER_MARK) {
             input.consume(BYTE_ORDER_MARK.len());
@@ -68,6 +72,7 @@ impl Lines {
             }
             Format::Watch => Layout::Events(Box::new(Events::new(Teller::Watch))),
             Format::Monitor => Layout::Events(Box::new(Events::new(Teller::Monitor))),
+            Format::Msr => Layout::Csv(Columns::of_msr()),
             _ => Layout::Keys,
         };
         let mut lines = Lines {
@@ -77,24 +82,52 @@ impl Lines {
             keys: KeyReader::new(),
             clock: Clock::default(),
             line_number: 0,
-            skip_bad,
+            format,
+            skip_bad: options.skip_bad,
             skipped: Skipped::default(),
+            header: None,
             half_line: None,
             failed: None,
         };
         if format == Format::Csv {
-            lines.layout = Layout::Csv(lines.header()?);
+            lines.layout = Layout::Csv(match &options.columns {
+                Some(named) => lines.named(named)?,
+                None => lines.header()?,
+            });
         }
         Ok(lines)
     }
 
+    /// The columns that the reader names. A first line that cannot be read by them is a header, and passed over.
+    fn named(&mut self, named: &Named) -> Result<Columns, SourceError> {
+        let line = |nth| detect::first_lines(self.input.pending()).nth(nth).unwrap_or_default().to_vec();
+        let (head, next) = (line(0), line(1));
+        let mut columns = Columns::of_reader(named, &head);
+        let is_header = columns.read(&head, &self.keys).is_err() && columns.read(&next, &self.keys).is_ok();
+        if is_header {
+            self.header = Some(format!(
+                "{}: the first line, '{}', was taken for a header",
+                self.name,
+                field::shown(&head)
+            ));
+            self.first_line()?;
+        }
+        Ok(columns)
+    }
+
     /// Reads the first non-empty line as the header.
     fn header(&mut self) -> Result<Columns, SourceError> {
+        let header = self.first_line()?;
+        Columns::from_header(&header).map_err(|why| self.error(&why))
+    }
+
+    /// Consumes the first non-empty line.
+    fn first_line(&mut self) -> Result<Vec<u8>, SourceError> {
         while let Some(found) = self.next_line(false)? {
-            let header = without_return(&self.input.pending()[..found.line_bytes]).to_vec();
+            let line = without_return(&self.input.pending()[..found.line_bytes]).to_vec();
             self.input.consume(found.line_bytes + usize::from(found.ended));
-            if !header.trim_ascii().is_empty() {
-                return Columns::from_header(&header).map_err(|why| self.error(&why));
+            if !line.trim_ascii().is_empty() {
+                return Ok(line);
             }
         }
         Err(SourceError::new(format!("{}: is empty: there is no header", self.name)))
@@ -261,13 +294,7 @@ impl Source for Lines {
     }
 
     fn describe(&self) -> String {
-        let format = match &self.layout {
-            Layout::Twitter(_) => Format::Twitter,
-            Layout::Csv(_) => Format::Csv,
-            Layout::Keys => Format::Keys,
-            Layout::Events(events) => events.format(),
-        };
-        format!("{} ({})", self.name, format.name())
+        format!("{} ({})", self.name, self.format.name())
     }
 
     fn done_ratio(&self) -> Option<f64> {
@@ -288,7 +315,7 @@ impl Source for Lines {
             Layout::Events(events) => events.notice().map(|told| format!("{}: {told}", self.name)),
             _ => None,
         };
-        [self.input.notice(), half, skipped, told, self.clock.notice(&self.name)]
+        [self.input.notice(), self.header.clone(), half, skipped, told, self.clock.notice(&self.name)]
             .into_iter()
             .flatten()
             .collect()

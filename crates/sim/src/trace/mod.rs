@@ -20,6 +20,7 @@ pub mod inspect;
 mod key;
 mod lines;
 mod oracle_general;
+mod records;
 mod sample;
 #[cfg(test)]
 mod tests;
@@ -29,6 +30,7 @@ use std::path::Path;
 
 use crate::{Source, SourceError};
 
+pub use columns::Named;
 pub use filled::{Filled, Known};
 pub use format::Format;
 pub use sample::Sampled;
@@ -38,6 +40,8 @@ pub use sample::Sampled;
 pub struct Options {
     /// The format; `None` = detected from the name and the first lines.
     pub format: Option<Format>,
+    /// What the columns of a text without a header are; see [`Named`].
+    pub columns: Option<Named>,
     /// Skip lines that cannot be read instead of stopping at the first one. [`Source::notices`] tells their number.
     pub skip_bad: bool,
 }
@@ -49,12 +53,12 @@ pub struct Options {
 pub fn open(path: &Path, options: &Options) -> Result<Box<dyn Source>, SourceError> {
     let mut input = input::Input::open(path)?;
     let format = format_or_detected(&mut input, options)?;
-    if format == Format::OracleGeneral {
-        return Ok(Box::new(oracle_general::OracleGeneral::new(input)));
+    if matches!(format, Format::OracleGeneral | Format::Lcs | Format::Vscsi) {
+        return Ok(Box::new(records::Records::new(input, format)?));
     }
-    let lines = |input| lines::Lines::new(input, format, options.skip_bad);
+    let lines = |input| lines::Lines::new(input, format, options);
     // What a server tells is read twice, unless it comes through a pipe.
-    if !format.can_be_written() && path.is_file() {
+    if format.is_told() && path.is_file() {
         let known = Known::learn(&mut lines(input::Input::open(path)?)?)?;
         return Ok(Box::new(Filled::new(Box::new(lines(input)?), known)));
     }
@@ -66,7 +70,7 @@ pub fn open(path: &Path, options: &Options) -> Result<Box<dyn Source>, SourceErr
 /// # Errors
 /// A file that cannot be opened, or a format that is not recognised.
 pub fn format_of(path: &Path, options: &Options) -> Result<Format, SourceError> {
-    match options.format {
+    match options.format.or(options.columns.as_ref().map(|_| Format::Csv)) {
         Some(format) => Ok(format),
         None => format_or_detected(&mut input::Input::open(path)?, options),
     }
@@ -74,7 +78,7 @@ pub fn format_of(path: &Path, options: &Options) -> Result<Format, SourceError> 
 
 /// The requested format, or the one detected from the name and the first bytes.
 fn format_or_detected(input: &mut input::Input, options: &Options) -> Result<Format, SourceError> {
-    if let Some(format) = options.format {
+    if let Some(format) = options.format.or(options.columns.as_ref().map(|_| Format::Csv)) {
         return Ok(format);
     }
     input.read_ahead(detect::HEAD_BYTES)?;

@@ -9,15 +9,11 @@
 //! Source: libCacheSim, `libCacheSim/traceReader/customizedReader/oracle/oracleGeneralBin.h`. The next access is an
 //! ordinal of a request. It serves Belady's MIN there and is not used here.
 
-use super::clock::Clock;
-use super::input::Input;
-use crate::{Fields, Request, Source, SourceError};
-
 /// Bytes per record.
 pub(super) const RECORD_BYTES: usize = 24;
 
 /// The content of a record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) time_s: u32,
     pub(super) id: u64,
@@ -59,89 +55,4 @@ pub(super) fn is_plausible(head: &[u8]) -> bool {
         rises && (record.next_access == -1 || record.next_access >= at)
     });
     sound && !records.is_empty()
-}
-
-/// A trace in this format.
-pub(super) struct OracleGeneral {
-    input: Input,
-    clock: Clock,
-    records: u64,
-    half_bytes: usize,
-    failed: Option<SourceError>,
-}
-
-impl OracleGeneral {
-    pub(super) fn new(input: Input) -> OracleGeneral {
-        OracleGeneral { input, clock: Clock::default(), records: 0, half_bytes: 0, failed: None }
-    }
-
-    /// Reads until a whole record is pending. Returns false at the end.
-    fn have_record(&mut self) -> Result<bool, SourceError> {
-        while self.input.pending().len() < RECORD_BYTES {
-            if !self.input.more()? {
-                self.half_bytes = self.input.pending().len();
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-}
-
-impl Source for OracleGeneral {
-    fn fill(&mut self, into: &mut Vec<Request>, most: usize) -> Result<usize, SourceError> {
-        let mut got = 0;
-        while got < most && self.failed.is_none() {
-            match self.have_record() {
-                Ok(true) => {}
-                Ok(false) => break,
-                Err(error) => {
-                    self.failed = Some(error);
-                    break;
-                }
-            }
-            let (records, _) = self.input.pending().as_chunks::<RECORD_BYTES>();
-            let taken = records.len().min(most - got);
-            into.extend(records[..taken].iter().map(|octets| {
-                let record = Record::read(octets);
-                // The time since the first record always fits, because both are 32 bits wide.
-                let time_s = self.clock.at(u64::from(record.time_s)).unwrap_or(u32::MAX);
-                Request { key: record.id, time_s, value_bytes: record.size_bytes, ..Request::default() }
-            }));
-            self.input.consume(taken * RECORD_BYTES);
-            got += taken;
-        }
-        self.records += got as u64;
-        match &self.failed {
-            Some(error) if got == 0 && most > 0 => Err(error.clone()),
-            _ => Ok(got),
-        }
-    }
-
-    fn fields(&self) -> Fields {
-        Fields { times: true, sizes: true, ..Fields::default() }
-    }
-
-    fn describe(&self) -> String {
-        format!("{} (oracle-general)", self.input.name())
-    }
-
-    fn done_ratio(&self) -> Option<f64> {
-        self.input.done_ratio()
-    }
-
-    fn requests_hint(&self) -> Option<u64> {
-        self.input.plain_bytes().map(|bytes| bytes / RECORD_BYTES as u64)
-    }
-
-    fn notices(&self) -> Vec<String> {
-        let half = (self.half_bytes > 0).then(|| {
-            format!(
-                "{}: ends within record {}: {} of its {RECORD_BYTES} bytes are left out",
-                self.input.name(),
-                self.records + 1,
-                self.half_bytes
-            )
-        });
-        [self.input.notice(), half, self.clock.notice(&self.input.name())].into_iter().flatten().collect()
-    }
 }

@@ -111,7 +111,6 @@ fn any_requests(most: usize) -> impl Strategy<Value = Vec<Request>> {
 /// The part of a request that a format can store.
 fn kept(request: &Request, format: Format, fields: Fields) -> Request {
     match format {
-        Format::Keys | Format::Watch | Format::Monitor => Request { key: request.key, ..Request::default() },
         Format::OracleGeneral => Request {
             key: request.key,
             time_s: request.time_s,
@@ -131,6 +130,7 @@ fn kept(request: &Request, format: Format, fields: Fields) -> Request {
             ttl_s: if fields.ttls { request.ttl_s } else { 0 },
             penalty_us: if fields.penalties { request.penalty_us } else { 0 },
         },
+        _ => Request { key: request.key, ..Request::default() },
     }
 }
 
@@ -201,7 +201,7 @@ proptest! {
         let formats = FORMATS.map(|(format, _)| Some(format)).into_iter().chain([None]);
         let (_folder, path) = file("a", &octets);
         for format in formats {
-            if let Ok(mut source) = open(&path, &Options { format, skip_bad }) {
+            if let Ok(mut source) = open(&path, &Options { format, skip_bad, ..Options::default() }) {
                 drain(source.as_mut(), 3);
                 source.notices();
             }
@@ -216,7 +216,7 @@ proptest! {
         let text = format!("time,key,size,op\n{}", lines.join("\n"));
         let (_folder, path) = file("a", text.as_bytes());
         for format in [Format::Twitter, Format::Csv, Format::Keys] {
-            let mut source = open(&path, &Options { format: Some(format), skip_bad }).unwrap();
+            let mut source = open(&path, &Options { format: Some(format), skip_bad, ..Options::default() }).unwrap();
             let (_, error) = drain(source.as_mut(), 3);
             prop_assert!(error.is_none() || !skip_bad);
         }
@@ -678,4 +678,129 @@ fn records_without_sizes_count_as_equal() {
     write_all(&path, Format::OracleGeneral, Fields::default(), &[Request { key: 1, ..Request::default() }]);
     let octets = std::fs::read(path).unwrap();
     assert_eq!(Record::read(octets[..RECORD_BYTES].try_into().unwrap()).size_bytes, 1);
+}
+
+/// A request as the tests below write it: time, key, bytes of the value, operation.
+fn short(requests: &[Request]) -> Vec<(u32, u64, u32, Op)> {
+    requests.iter().map(|one| (one.time_s, one.key, one.value_bytes, one.op)).collect()
+}
+
+#[test]
+fn columns_without_a_header_are_those_that_the_reader_names() {
+    let with = |text: &str| Options { columns: Some(text.parse().unwrap()), ..Options::default() };
+    let both = vec![(0, 7, 100, Op::Get), (2, 9, 300, Op::Set)];
+    // Between blanks, tabs, commas and semicolons; with further columns; in any order.
+    let plain = with("time=1,key=2,size=3,op=4");
+    for text in [
+        "5 7 100 get\n7 9   300 set x\n",
+        "5\t7\t100\tget\n7\t9\t300\tset\n",
+        "5,7,100,\n7,\"9\",300,write,1\n",
+    ] {
+        let found = read_with("a", text.as_bytes(), &plain);
+        assert_eq!((short(&found.requests), found.error), (both.clone(), None), "{text:?}");
+    }
+    let found = read_with("a", b"x;9000;7;100\nx;11999;9;300\n", &with("size=4,key=3,time_ms=2"));
+    assert_eq!(short(&found.requests), [(0, 7, 100, Op::Get), (2, 9, 300, Op::Get)]);
+    // A header, where none was expected, is passed over. A later line that is wrong is wrong.
+    let found = read_with("a", b"when what long how\n5 7 100 get\n7 9 300 set\n", &plain);
+    assert_eq!(short(&found.requests), both);
+    assert!(found.notices[0].contains("'when what long how', was taken for a header"), "{:?}", found.notices);
+    let found = read_with("a", b"5 7 100 get\n7 9 much set\n", &plain);
+    assert!(found.error.unwrap().contains("line 2: value size: 'much' is no number"));
+    for (text, why) in [
+        ("time=1", "no key"),
+        ("key=1,id=2", "two columns of one meaning"),
+        ("key=1,size=1", "column 1 has two names"),
+        ("key=0", "'0' is no place"),
+        ("key=1,length=2", "'length' is no column"),
+        ("key", "'key' is not NAME=PLACE"),
+    ] {
+        let error = text.parse::<super::Named>().unwrap_err();
+        assert!(error.contains(why), "{error}");
+    }
+}
+
+#[test]
+fn traces_of_microsoft_research_and_wikimedia_are_known() {
+    let msr = "128166372003061629,hm,1,Read,383496192,32768,413\n128166372016382155,hm,1,Write,310983680,32768,1153\n";
+    let found = read("hm_1.csv", msr.as_bytes());
+    assert_eq!(
+        short(&found.requests),
+        [(0, 383_496_192, 32_768, Op::Get), (1, 310_983_680, 32_768, Op::Set)]
+    );
+    assert_eq!(found.error, None);
+    let wiki = "relative_unix\thashed_path_query\timage_type\tresponse_size\ttime_firstbyte\n\
+                0\t833946053\tjpeg\t24217\t0.000128\n9\t-1679404160\tpng\t7\t1.5\n";
+    let found = read("cache-u-00", wiki.as_bytes());
+    assert_eq!(short(&found.requests)[0], (0, 833_946_053, 24_217, Op::Get));
+    assert_eq!(found.requests.iter().map(|one| one.penalty_us).collect::<Vec<_>>(), [128, 1_500_000]);
+}
+
+#[test]
+fn records_of_lcs_and_vscsi_are_read() {
+    let mut lcs = vec![0; 8192];
+    for at in [0, 8184] {
+        lcs[at..at + 8].copy_from_slice(&0x1234_5678_9abc_def0_u64.to_le_bytes());
+    }
+    let record = |version: u64, time: u32, op: u32| {
+        let mut octets = [time.to_le_bytes().to_vec(), 9_u64.to_le_bytes().to_vec()].concat();
+        match version {
+            1 | 2 => octets.extend(300_u32.to_le_bytes()),
+            _ => octets.extend(300_u64.to_le_bytes()),
+        }
+        if version > 1 {
+            octets.extend((op | 77 << 8).to_le_bytes());
+        }
+        if version > 2 {
+            octets.extend(60_u32.to_le_bytes());
+        }
+        octets.extend((-1_i64).to_le_bytes());
+        let words = [0, 0, 0, 1, 2, 4, 8, 16][version as usize - 1];
+        octets.resize(octets.len() + 4 * words, 1);
+        octets
+    };
+    for version in 1..=8_u64 {
+        lcs[8..16].copy_from_slice(&version.to_le_bytes());
+        let octets = [lcs.clone(), record(version, 50, 1), record(version, 53, 3)].concat();
+        let found = read("a", &octets);
+        let op = if version > 1 { Op::Set } else { Op::Get };
+        assert_eq!(
+            (short(&found.requests), found.error),
+            (vec![(0, 9, 300, Op::Get), (3, 9, 300, op)], None)
+        );
+        assert_eq!(found.requests[0].client, if version > 1 { 77 } else { 0 });
+        assert_eq!(found.requests[0].ttl_s, if version > 2 { 60 } else { 0 });
+    }
+    lcs[8..16].copy_from_slice(&9_u64.to_le_bytes());
+    assert!(failure("a", &lcs).contains("version 9 of lcs"));
+    assert!(failure("a", &lcs[..100]).contains("no whole header"));
+
+    let number = |value: u64, bytes: usize| value.to_le_bytes()[..bytes].to_vec();
+    let first = |ts: u64, command: u64| {
+        [
+            number(1, 4),
+            number(4096, 4),
+            number(1, 4),
+            number(command, 2),
+            number(0x100, 2),
+            number(55, 8),
+            number(ts, 8),
+        ]
+        .concat()
+    };
+    let second = |ts: u64, command: u64| {
+        let head =
+            [number(command, 2), number(0x200, 2), number(1, 4), number(4096, 4), number(1, 4)].concat();
+        [head, number(55, 8), number(ts, 8), number(9, 8)].concat()
+    };
+    for records in [
+        [first(1_000_000_000, 0x28), first(1_002_500_000, 0x2a)].concat(),
+        [second(1_000_000_000, 0x28), second(1_002_500_000, 0x2a)].concat(),
+    ] {
+        let found = read("a", &records);
+        assert_eq!(
+            (short(&found.requests), found.error),
+            (vec![(0, 55, 4096, Op::Get), (2, 55, 4096, Op::Set)], None)
+        );
+    }
 }

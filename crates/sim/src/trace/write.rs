@@ -153,7 +153,7 @@ pub fn lost(fields: Fields, format: Format) -> Vec<&'static str> {
     let (times, sizes, others) = match format {
         Format::OracleGeneral => (true, true, false),
         Format::Twitter | Format::Csv => (true, true, true),
-        Format::Keys | Format::Watch | Format::Monitor => (false, false, false),
+        _ => (false, false, false),
     };
     let mut lost = Vec::new();
     for (name, known, kept) in [
@@ -368,8 +368,9 @@ fn header(text: &mut Vec<u8>, fields: Fields) {
 fn line(text: &mut Vec<u8>, format: Format, known: Fields, request: &Request) {
     match format {
         Format::Csv => fields(text, known, request),
-        Format::Keys | Format::Watch | Format::Monitor => decimal(text, request.key),
-        Format::Twitter | Format::OracleGeneral => {
+        Format::Keys => decimal(text, request.key),
+        // All others have a place for every field, or are not written as lines.
+        _ => {
             let all = Fields { times: true, sizes: true, ops: true, ttls: true, penalties: known.penalties };
             fields(text, all, request);
         }

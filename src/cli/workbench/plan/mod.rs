@@ -42,10 +42,13 @@ pub(super) struct PlanArgs {
     /// Plan for this trace: its miss-ratio curve is computed first
     #[arg(long, value_name = "TRACE")]
     trace: Option<PathBuf>,
-    /// Format of the trace: oracle-general, twitter, csv, keys, watch or monitor [default: detected from the name and
-    /// the first lines]
+    /// Format of the trace: oracle-general, lcs, vscsi, twitter, msr, csv, keys, watch or monitor [default: detected
+    /// from the name and the first lines]
     #[arg(long, requires = "trace")]
     format: Option<String>,
+    /// What the columns of a trace are that has no header, such as time=1,key=2,size=3
+    #[arg(long, value_name = "NAME=PLACE,...", requires = "trace", conflicts_with = "format")]
+    columns: Option<String>,
     /// Skip and count lines of the trace that cannot be read, instead of stopping at the first one
     #[arg(long, requires = "trace")]
     skip_bad: bool,
@@ -222,9 +225,12 @@ impl PlanArgs {
     /// The trace or workload in the syntax of the other commands, which take the trace without a flag.
     fn source(&self) -> Result<SourceArgs, Failure> {
         let mut words = vec![OsString::from("plan")];
-        for (flag, value) in
-            [("--workload", &self.workload), ("--format", &self.format), ("--limit", &self.limit)]
-        {
+        for (flag, value) in [
+            ("--workload", &self.workload),
+            ("--format", &self.format),
+            ("--columns", &self.columns),
+            ("--limit", &self.limit),
+        ] {
             words.extend(value.iter().flat_map(|value| [flag.into(), value.into()]));
         }
         words.extend(self.skip_bad.then(|| "--skip-bad".into()));

@@ -398,8 +398,9 @@ async function beat() {
     const who = [now.host, ...now.serves.slice(0, 3)].filter(Boolean).join(" ");
     show("who", who);
     document.title = `${who || "Larder"} – Larder`;
+    const connections = single(now, "connections");
     show("about", `${bytes(single(now, "memory_limit"))} of memory, ` +
-      `${plain(single(now, "connections"))} connections, up for ${span(single(now, "uptime"))}, ` +
+      `${plain(connections)} connection${connections === 1 ? "" : "s"}, up for ${span(single(now, "uptime"))}, ` +
       `version ${now.version}`);
     await remember(then, now);
     await draw();
