@@ -14,9 +14,11 @@ import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 
 REPOSITORY = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -85,6 +87,16 @@ def content(path):
         return file.read()
 
 
+def stripped(program):
+    """The bytes of the program without its debug symbols; with them where this machine has no `strip`."""
+    if not shutil.which("strip"):
+        return content(program)
+    with tempfile.TemporaryDirectory() as folder:
+        made = os.path.join(folder, "larder")
+        subprocess.run(["strip", "--strip-debug", "-o", made, program], check=True)
+        return content(made)
+
+
 def layer(program):
     """The tar of the image's one layer."""
     linked = subprocess.run(["ldd", program], stdout=subprocess.PIPE, text=True)
@@ -93,7 +105,7 @@ def layer(program):
         sys.exit("a library is missing:\n" + linked.stdout)
     files = {path: (content(path), 0o755) for path in libraries}
     files |= {path: (text.encode(), 0o644) for path, text in SMALL_FILES.items()}
-    files["/usr/bin/larder"] = (content(program), 0o755)
+    files["/usr/bin/larder"] = (stripped(program), 0o755)
     files["/usr/share/doc/larder/LICENSE"] = (content(os.path.join(REPOSITORY, "LICENSE")), 0o644)
     folders = set()
     for path in files:

@@ -75,13 +75,21 @@ class Installed(unittest.TestCase):
         source = ". /usr/share/bash-completion/completions/larder && complete -p larder"
         self.assertIn("larder", self.root.run("bash -c '%s'" % source)[1])
 
-    def test_every_document_is_there(self):
-        pages = glob.glob(os.path.join(support.REPOSITORY, "docs", "*.md"))
-        self.assertGreater(len(pages), 10)
+    def test_every_document_is_there_and_what_it_links_to(self):
+        folder = "/usr/share/doc/larder/"
+        pages = [path for path in self.root.files() if path.startswith(folder) and path.endswith(".md")]
+        self.assertGreater(len(pages), 30)
         for page in pages:
-            self.has("/usr/share/doc/larder/" + os.path.basename(page))
-        for name in ("README.md", "copyright", "examples/alerts.yml", "examples/grafana-dashboard.json"):
-            self.has("/usr/share/doc/larder/" + name)
+            for link in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", self.has(page).decode()):
+                if "://" not in link:
+                    there = os.path.normpath(os.path.join(os.path.dirname(page), link))
+                    self.assertTrue(os.path.exists(self.root.path + there), "%s links to %s" % (page, link))
+        for name in ("README.md", "copyright", "packaging/alerts.yml", "packaging/grafana-dashboard.json"):
+            self.has(folder + name)
+
+    def test_the_program_has_its_debug_symbols_in_a_package_of_their_own(self):
+        self.assertNotIn(b".debug_line", self.has("/usr/bin/larder"))
+        self.assertEqual(len(glob.glob(os.path.join(support.REPOSITORY, "target", "debian", "larder-dbgsym_*.ddeb"))), 1)
 
     def test_systemd_accepts_the_units(self):
         self.has("/usr/share/larder/larder.socket")
