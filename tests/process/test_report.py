@@ -12,11 +12,25 @@ import time
 import unittest
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-SIMULATE = ("simulate --workload zipfian:keys=20k,requests=400k,theta=0.99 --sizes 1%,10% "
-            "--policies lru,s3-fifo,sieve --quiet --html").split()
+SIMULATE = "simulate --workload zipfian:keys=10k,requests=60k,theta=0.8 --sizes 1%,3%,10% --quiet --html".split()
 FLAGS = ("--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
          "--disable-component-update --disable-sync --remote-debugging-pipe about:blank").split()
 ANSWER_SECONDS = 120
+# The names of the curves that are seen in the picture of the first chart that is seen.
+NAMES = """[...document.querySelectorAll("section.chart .plot")].find((plot) => plot.getBoundingClientRect().width)
+    .querySelectorAll(".end text")"""
+NAMES_SEEN = "[...%s].filter((name) => name.getBoundingClientRect().width)" % NAMES
+# Pairs of names of which one covers a part of the other, and names that leave the picture.
+MISPLACED = NAMES_SEEN + """.flatMap((name, at, all) => {
+    const [a, plot] = [name, name.closest("svg")].map((element) => element.getBoundingClientRect());
+    const over = all.slice(at + 1).filter((other) => {
+        const b = other.getBoundingClientRect();
+        // Boxes have the height of a line, of which letters fill less.
+        return Math.abs(a.top - b.top) < 0.8 * a.height && a.left < b.right && b.left < a.right;
+    });
+    if (a.right > plot.right + 1 || a.top < plot.top || a.bottom > plot.bottom) over.push(name);
+    return over.map((other) => name.textContent + " " + other.textContent);
+})"""
 
 
 class Browser:
@@ -154,6 +168,41 @@ class Report(unittest.TestCase):
         self.assertEqual(self.browser.ask(values), sorted(before, reverse=True))
         self.browser.ask(click)
         self.assertEqual(self.browser.ask(values), sorted(before))
+
+    def test_eight_curves_with_their_names_are_shown_at_first_also_without_scripts(self):
+        """The references are among them, and no name covers another."""
+        for scripts in (True, False):
+            self.browser.call("Emulation.setScriptExecutionDisabled", value=not scripts)
+            for width in (400, 1400):
+                with self.subTest(width=width, scripts=scripts):
+                    self.browser.open(self.page, width)
+                    names = self.browser.ask(NAMES_SEEN + ".map((name) => name.textContent)")
+                    self.assertEqual(len(names), 8, names)
+                    self.assertLessEqual({"lru", "larder", "belady"}, set(names))
+                    self.assertEqual(self.browser.ask(MISPLACED), [])
+        self.browser.call("Emulation.setScriptExecutionDisabled", value=False)
+
+    def test_the_keyboard_shows_all_other_curves_and_no_two_look_alike(self):
+        """The legend has a button for each; names make room for those that come."""
+        for width in (400, 1400):
+            with self.subTest(width=width):
+                self.browser.open(self.page, width)
+                off = "document.querySelector('section.chart .legend button[aria-pressed=false]')"
+                hidden = self.browser.ask(
+                    "document.querySelector('section.chart .legend').querySelectorAll('[aria-pressed=false]').length")
+                self.assertGreater(hidden, 4)
+                for _ in range(hidden):
+                    self.browser.ask(off + ".focus()")
+                    for kind in ("keyDown", "keyUp"):
+                        self.browser.call("Input.dispatchKeyEvent", type=kind, key=" ", code="Space", text=" ",
+                                          windowsVirtualKeyCode=32)
+                seen = self.browser.ask(NAMES_SEEN + ".length")
+                self.assertEqual(seen, 8 + hidden)
+                self.assertEqual(self.browser.ask(MISPLACED), [])
+                looks = self.browser.ask("""[...document.querySelector("section.chart .plot").querySelectorAll(
+                    ".series")].map((series) => series.querySelector(".line")).map((line) =>
+                    getComputedStyle(line).stroke + getComputedStyle(line).strokeDasharray)""")
+                self.assertEqual(len(set(looks)), 8 + hidden, looks)
 
     def test_a_click_on_the_legend_hides_a_curve_and_shows_it_again(self):
         """The entry's curve alone."""

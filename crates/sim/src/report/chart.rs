@@ -1,4 +1,4 @@
-//! Charts as SVG. The plotters library lays out and draws axes and shapes; this file adds the legend and the page.
+//! Charts as SVG. The plotters library lays out and draws axes and shapes; this file adds names and the page.
 
 use std::fmt::Write;
 
@@ -6,13 +6,12 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 
 use super::data::{Chart, Series, Style};
+use super::look::{self, Layout, look, sample};
 use super::scale::{Division, Reach, is_drawable};
 use super::svg::{AXIS, GRID, LABEL, Paper, SERIES, TICK, UNITS, escaped};
 
 /// The style sheet: colours and dashes of the classes that the elements name.
 pub(super) const STYLE: &str = include_str!("chart.css");
-/// Number of distinguishable looks of series. Further series reuse them.
-pub(super) const LOOKS: usize = 16;
 /// A line with more points is drawn without dots.
 const DOTTED_POINTS_MAX: usize = 64;
 /// Width of a standalone picture, shared by the plot and the legend.
@@ -42,12 +41,13 @@ pub(super) struct Plot {
     pub(super) y: Division,
 }
 
-/// Renders a whole SVG file.
+/// Renders a whole SVG file. It shows all series, and has a legend where not every line has its name at its end.
 pub(super) fn standalone(chart: &Chart) -> String {
-    let (legend, legend_height) = legend(chart);
+    let plot = plot(chart, WIDTH - 20, PLOT_HEIGHT, |_| true);
+    let named = plot.elements.matches("class=\"end\"").count() == chart.series.len();
+    let (legend, legend_height) = if named { (String::new(), 0) } else { legend(chart) };
     let top = 52 + legend_height;
     let height = top + PLOT_HEIGHT;
-    let plot = plot(chart, WIDTH - 20, PLOT_HEIGHT);
     let title = escaped(&chart.title);
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"chart\" width=\"{WIDTH}\" height=\"{height}\" \
@@ -59,37 +59,20 @@ pub(super) fn standalone(chart: &Chart) -> String {
     )
 }
 
-/// The CSS classes that give a series its look.
-pub(super) fn look(series: usize) -> String {
-    format!("s{} d{}", series % (LOOKS / 2), series % LOOKS / (LOOKS / 2))
-}
-
-/// The sample of a series in a legend, 22 by 10 units.
-pub(super) fn sample(series: &Series) -> &'static str {
-    match series.style {
-        Style::Line => "<path class=\"line\" d=\"M0 5H22\"/>",
-        Style::Points => "<circle class=\"dot\" cx=\"11\" cy=\"5\" r=\"4\"/>",
-        Style::Stacked | Style::Bars => "<path class=\"area\" d=\"M5 0H17V10H5Z\"/>",
-    }
-}
-
 /// The legend in rows, and its height. Names that would fill more than a row are shortened.
 fn legend(chart: &Chart) -> (String, u32) {
     let mut text = String::new();
     let (mut left, mut row) = (20, 0);
     for (at, series) in chart.series.iter().enumerate() {
-        let mut name: String = series.name.chars().take(100).collect();
-        if name.len() < series.name.len() {
-            name.push('…');
-        }
-        let width = 52 + 7 * name.chars().count() as u32;
+        let name = look::shortened(&series.name, 100);
+        let width = 60 + 7 * name.chars().count() as u32;
         if left > 20 && left + width > WIDTH {
             (left, row) = (20, row + 1);
         }
         let _ = writeln!(
             text,
-            "<g class=\"{}\" transform=\"translate({left} {})\">{}<text class=\"name\" x=\"28\" y=\"9\">{}</text></g>",
-            look(at),
+            "<g {} transform=\"translate({left} {})\">{}<text class=\"name\" x=\"36\" y=\"9\">{}</text></g>",
+            look(at, ""),
             48 + 20 * row,
             sample(series),
             escaped(&name)
@@ -99,44 +82,43 @@ fn legend(chart: &Chart) -> (String, u32) {
     (text, if chart.series.is_empty() { 0 } else { 20 * (row + 1) })
 }
 
-/// Draws the axes and the curves.
-pub(super) fn plot(chart: &Chart, width: u32, height: u32) -> Plot {
+/// Draws the axes and the curves. Series that are not `shown` are hidden until a reader asks for them.
+pub(super) fn plot(chart: &Chart, width: u32, height: u32, shown: impl Fn(usize) -> bool) -> Plot {
     let styled = |style| chart.series.iter().any(|series| series.style == style);
     let tops = stacks(chart, width as usize);
     let points = || chart.series.iter().flat_map(|series| &series.points);
     let (bars, stacked) = (styled(Style::Bars), styled(Style::Stacked));
     let x_reach = if bars { Reach::Bars } else { Reach::Tight };
     let y_reach = if bars || stacked { Reach::Zero } else { Reach::Round };
-    let x = Division::new(chart.x.scale, points().map(|p| p.0), x_reach, width as usize / 90);
+    let right = look::margin(chart, width);
+    let marks = (width - right) as usize / 85;
+    let x = Division::new(chart.x.scale, points().map(|p| p.0), x_reach, marks);
     let heights = points().map(|p| p.1).chain(tops.iter().flat_map(|area| area.upper.iter().map(|p| p.1)));
     let y = Division::new(chart.y.scale, heights, y_reach, height as usize / 60);
+    let left = 8 * y.label_chars_max() as i32 + 36;
+    let frame = [left, 12, (width - right) as i32, height as i32 - 50];
+    let shown = (0..chart.series.len()).map(shown).collect();
+    let layout = Layout { chart, frame, x, y, shown };
     let paper = Paper::new(width, height);
-    let left = 8 * y.label_chars_max() as u32 + 36;
-    let area = paper.clone().into_drawing_area();
-    let frame = [left as i32, 12, width as i32 - 20, height as i32 - 50];
-    if draw(chart, &paper, &area, left, &x, &y, &tops).is_err() {
+    if draw(&layout, &paper, right, &tops).is_err() {
         unreachable!("nothing can fail in memory");
     }
-    Plot { elements: paper.take(), frame, x, y }
+    Plot { elements: paper.take(), frame, x: layout.x, y: layout.y }
 }
 
 type Failed = DrawingAreaErrorKind<std::convert::Infallible>;
 
-fn draw(
-    chart: &Chart,
-    paper: &Paper,
-    area: &DrawingArea<Paper, Shift>,
-    left: u32,
-    x: &Division,
-    y: &Division,
-    tops: &[Area],
-) -> Result<(), Failed> {
+/// Draws on `paper`, with a margin at the `right` that has room for the names of lines.
+fn draw(layout: &Layout<'_>, paper: &Paper, right: u32, tops: &[Area]) -> Result<(), Failed> {
+    let Layout { chart, x, y, .. } = layout;
+    let ends = look::ends(layout, right);
     let units = UNITS as u32;
-    let mut context = ChartBuilder::on(area)
+    let area: DrawingArea<Paper, Shift> = paper.clone().into_drawing_area();
+    let mut context = ChartBuilder::on(&area)
         .margin_top(12 * units)
-        .margin_right(20 * units)
+        .margin_right(right * units)
         .x_label_area_size(50 * units)
-        .y_label_area_size(left * units)
+        .y_label_area_size(layout.frame[0] as u32 * units)
         .build_cartesian_2d(x.clone(), y.clone())?;
     context
         .configure_mesh()
@@ -153,8 +135,7 @@ fn draw(
         .draw()?;
     let to_position = |&(px, py): &(f64, f64)| (x.position(px), y.position(py));
     for (at, series) in chart.series.iter().enumerate() {
-        let name = escaped(&series.name);
-        paper.push(&format!("<g class=\"series {}\" data-series=\"{at}\"><title>{name}</title>\n", look(at)));
+        paper.push(&look::opening(layout, at));
         match series.style {
             Style::Line => {
                 let runs = runs(chart, series, width_of(paper));
@@ -191,7 +172,7 @@ fn draw(
                 context.draw_series(bars(chart, at, x, y))?;
             }
         }
-        paper.push("</g>\n");
+        paper.push(&format!("{}</g>\n", ends[at]));
     }
     Ok(())
 }

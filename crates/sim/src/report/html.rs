@@ -4,8 +4,9 @@ use std::fmt::Write;
 
 use serde_json::json;
 
-use super::chart::{self, look, sample};
+use super::chart;
 use super::data::{Cell, Chart, Part, Report, Scale, Style, Table};
+use super::look::{is_shown_first, look, sample};
 use super::svg::escaped;
 use super::text;
 
@@ -174,13 +175,14 @@ fn picture(page: &mut String, at: usize, shown: &Chart) {
     let _ = writeln!(page, "<section class=\"part chart\" id=\"part-{at}\">");
     heading(page, at, &shown.title, "svg", "image/svg+xml", &shown.to_svg());
     if !shown.series.is_empty() {
-        page.push_str("<div class=\"legend\">\n");
-        for (series, curve) in shown.series.iter().enumerate() {
+        page.push_str("<div class=\"legend\" role=\"group\" aria-label=\"Curves\">\n");
+        for (series, curve) in shown.series.iter().enumerate().filter(|(_, curve)| !curve.points.is_empty()) {
+            let pressed = is_shown_first(shown, series);
             let _ = writeln!(
                 page,
-                "<button type=\"button\" data-series=\"{series}\" aria-pressed=\"true\">\
-                 <svg class=\"{}\" width=\"22\" height=\"10\" aria-hidden=\"true\">{}</svg>{}</button>",
-                look(series),
+                "<button type=\"button\" data-series=\"{series}\" aria-pressed=\"{pressed}\">\
+                 <svg {} width=\"30\" height=\"10\" aria-hidden=\"true\">{}</svg>{}</button>",
+                look(series, ""),
                 sample(curve),
                 escaped(&curve.name)
             );
@@ -190,7 +192,7 @@ fn picture(page: &mut String, at: usize, shown: &Chart) {
     page.push_str("<div class=\"plots\">\n");
     let mut axes = None;
     for (class, width, height) in PICTURES {
-        let plot = chart::plot(shown, width, height);
+        let plot = chart::plot(shown, width, height, |series| is_shown_first(shown, series));
         let [left, top, right, bottom] = plot.frame;
         let _ = writeln!(
             page,

@@ -2,19 +2,21 @@
 //!
 //! ```text
 //!   data (Report, Table, Chart) <--- text   terminal, CSV
-//!                               <--- chart  SVG, by scale (axes) and svg (elements)
+//!                               <--- chart  SVG, by scale (axes), look (names, dashes) and svg (elements)
 //!                               <--- html   one page, by text and chart
 //! ```
 
 mod chart;
 mod data;
 mod html;
+mod look;
 pub(crate) mod number;
 mod scale;
 mod svg;
 mod text;
 
 pub use data::{Axis, Cell, Chart, Part, Report, Scale, Series, Style, Table};
+pub(crate) use look::SHOWN_MAX;
 pub use number::size;
 
 #[cfg(test)]

@@ -53,6 +53,39 @@
     return made;
   };
 
+  // Moves rising heights apart by a row at least, by as little as can be, as look.rs does.
+  const ROW = 14;
+  const spread = (wanted, top, bottom) => {
+    const groups = [];
+    wanted.forEach((height, at) => {
+      let [mean, count] = [height - at * ROW, 1];
+      while (groups.length && groups.at(-1)[0] > mean) {
+        const [before, more] = groups.pop();
+        [mean, count] = [(mean * count + before * more) / (count + more), count + more];
+      }
+      groups.push([mean, count]);
+    });
+    const most = Math.max(top, bottom - (wanted.length - 1) * ROW);
+    const starts = groups.flatMap(([mean, count]) => Array(count).fill(Math.min(Math.max(mean, top), most)));
+    return starts.map((start, at) => start + at * ROW);
+  };
+  // Places the names of the curves that are shown, as far as there is room.
+  const placeNames = (plot) => {
+    const [, top, right, bottom] = plot.dataset.frame.split(" ").map(Number);
+    const all = Array.from(plot.querySelectorAll(".series:not(.off) .end"), (name) => {
+      const [x, y] = name.dataset.end.split(" ").map(Number);
+      return { name, x, y };
+    });
+    const room = Math.floor((bottom - top) / ROW) + 1;
+    all.forEach(({ name }, at) => name.classList.toggle("off", at >= room));
+    const named = all.slice(0, room).sort((a, b) => a.y - b.y);
+    spread(named.map(({ y }) => y), top, bottom).forEach((height, at) => {
+      const { name, x, y } = named[at];
+      name.querySelector(".lead").setAttribute("d", `M${x} ${y}L${right + 10} ${height}`);
+      name.querySelector("g").setAttribute("transform", `translate(${right + 10} ${height})`);
+    });
+  };
+
   const chart = (section) => {
     const tip = section.querySelector(".tip");
     const plots = Array.from(section.querySelectorAll(".plot"));
@@ -60,14 +93,16 @@
     const off = new Set();
 
     for (const button of section.querySelectorAll(".legend button")) {
+      const series = Number(button.dataset.series);
+      if (button.getAttribute("aria-pressed") === "false") off.add(series);
       button.addEventListener("click", () => {
-        const series = Number(button.dataset.series);
         const hide = !off.has(series);
         if (hide) off.add(series); else off.delete(series);
         button.setAttribute("aria-pressed", String(!hide));
         for (const group of section.querySelectorAll(`.series[data-series="${series}"]`)) {
           group.classList.toggle("off", hide);
         }
+        plots.forEach(placeNames);
       });
     }
 

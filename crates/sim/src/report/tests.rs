@@ -166,9 +166,63 @@ fn stacked_areas_lie_on_each_other() {
         let points = vec![(0.0, height), (1.0, height)];
         chart.series.push(Series { name: String::new(), points, style: Style::Stacked });
     }
-    let plot = chart::plot(&chart, 400, 300);
+    let plot = chart::plot(&chart, 400, 300, |_| true);
     assert!(plot.y.ends().2 >= 7.0);
     assert_eq!(plot.elements.matches("class=\"area\"").count(), 2);
+}
+
+/// A chart of this many lines, which all end near each other.
+fn lines(count: usize) -> Chart {
+    let mut chart = Chart::new("C", "x", "y");
+    for at in 0..count {
+        let end = 0.5 + at as f64 / 1e4;
+        chart.line(&format!("policy-{at}"), vec![(0.0, 1.0), (1.0, end)]);
+    }
+    chart
+}
+
+#[test]
+fn no_two_lines_look_alike_whatever_their_number() {
+    let looks: std::collections::BTreeSet<String> = (0..200).map(|at| look::look(at, "")).collect();
+    assert_eq!(looks.len(), 200);
+    assert!((0..8).all(|at| !look::look(at, "").contains("dash")), "the first eight differ by colour alone");
+}
+
+#[test]
+fn a_page_shows_eight_lines_at_first_and_the_others_on_request() {
+    let page = Report { parts: vec![Part::Chart(lines(20))], ..Report::default() }.to_html();
+    let pressed = |state: bool| page.matches(&format!(" aria-pressed=\"{state}\"")).count();
+    assert_eq!((pressed(true), pressed(false)), (8, 12));
+    // Two pictures, for wide and for narrow windows.
+    assert_eq!((page.matches("\"series s").count(), page.matches("\"series off s").count()), (16, 24));
+    let stacked =
+        |_| Series { name: "s".to_owned(), points: vec![(0.0, 1.0), (1.0, 1.0)], style: Style::Stacked };
+    let whole = Chart { series: (0..20).map(stacked).collect(), ..Chart::new("C", "x", "y") };
+    assert!((0..20).all(|at| look::is_shown_first(&whole, at)), "areas are parts of a whole");
+}
+
+#[test]
+fn the_names_of_lines_stand_at_their_ends_and_apart() {
+    let svg = lines(20).to_svg();
+    let heights: Vec<f64> = svg
+        .split("<g transform=\"translate(")
+        .filter_map(|rest| rest.split_once(')')?.0.split_once(' ')?.1.parse().ok())
+        .collect();
+    let mut sorted = heights[1..].to_vec();
+    sorted.sort_by(f64::total_cmp);
+    assert_eq!(sorted.len(), 20);
+    assert!(sorted.windows(2).all(|two| two[1] - two[0] > 13.8), "{sorted:?}");
+    assert_eq!((0..20).filter(|at| svg.contains(&format!(">policy-{at}</text>"))).count(), 20);
+    assert!(!lines(1).to_svg().contains("class=\"end\""), "a single line needs no name");
+    assert!(lines(60).to_svg().contains("class=\"end off\""), "there is no room for sixty names");
+}
+
+#[test]
+fn heights_move_apart_by_as_little_as_can_be() {
+    assert_eq!(look::spread(&[10.0, 50.0], 0.0, 100.0), [10.0, 50.0]);
+    assert_eq!(look::spread(&[50.0, 50.0, 50.0], 0.0, 100.0), [36.0, 50.0, 64.0]);
+    assert_eq!(look::spread(&[99.0, 100.0], 0.0, 100.0), [86.0, 100.0]);
+    assert_eq!(look::spread(&[0.0, 0.0], 0.0, 100.0), [0.0, 14.0]);
 }
 
 /// Numbers that are difficult for axes, and arbitrary ones.

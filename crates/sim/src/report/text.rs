@@ -205,7 +205,7 @@ fn sparklines(chart: &Chart) -> String {
     let heights = all.map(|point| point.1).filter(|y| y.is_finite());
     let (low, high) = heights.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), y| (l.min(y), h.max(y)));
     let widest = chart.series.iter().map(|series| series.name.chars().count()).max().unwrap_or(0);
-    for series in &chart.series {
+    for series in chart.series.iter().filter(|series| !series.points.is_empty()) {
         let line = sparkline(series, low, high);
         let _ = writeln!(text, "  {:widest$}  {line}", one_line(&series.name));
     }

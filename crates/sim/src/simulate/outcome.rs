@@ -3,11 +3,13 @@
 use super::{Counts, OpsRule, Outcome, PolicyAtSize, Rules, Run, Unit};
 use crate::policy::larder;
 use crate::report::number::grouped;
-use crate::report::{Axis, Cell, Chart, Part, Report, Scale, Table};
+use crate::report::{Axis, Cell, Chart, Part, Report, SHOWN_MAX, Scale, Table};
 use larder_cache::Objective;
 
 /// The policy with which others are compared.
 const BASELINE: &str = "lru";
+/// The policies whose curves are always shown at first.
+const REFERENCES: [&str; 2] = [BASELINE, larder::NAME];
 /// Maximum number of points in the chart of hits over time.
 const POINTS_MAX: usize = 128;
 
@@ -110,6 +112,33 @@ impl View<'_> {
         let mut names: Vec<&str> = self.outcome.cells.iter().map(|cell| cell.policy.as_str()).collect();
         names.dedup();
         names
+    }
+
+    /// The policies that were run, in the order of their curves: first as many as a page shows at first, which are the
+    /// references and the best of the others, then the rest. Each part is ordered by the mean of what a policy costs at
+    /// a size, compared with the best policy there.
+    fn ranked(&self) -> Vec<&str> {
+        let objective = self.rules.objective.unwrap_or(Objective::Requests);
+        let mut means: Vec<(&str, f64, u32)> =
+            self.policies().into_iter().map(|policy| (policy, 0.0, 0)).collect();
+        for capacity in self.capacities() {
+            let costs: Vec<Option<f64>> =
+                means.iter().map(|(policy, ..)| self.cost(objective, policy, capacity)).collect();
+            let least = costs.iter().flatten().copied().fold(f64::INFINITY, f64::min);
+            for ((_, sum, sizes), cost) in means.iter_mut().zip(costs) {
+                // A millionth, because nothing may be missed at all.
+                *sum += cost.map_or(0.0, |cost| (cost + 1e-6) / (least + 1e-6));
+                *sizes += u32::from(cost.is_some());
+            }
+        }
+        means.retain(|(.., sizes)| *sizes > 0);
+        means.sort_by(|a, b| (a.1 / f64::from(a.2)).total_cmp(&(b.1 / f64::from(b.2))));
+        let ranked: Vec<&str> = means.iter().map(|(policy, ..)| *policy).collect();
+        let (mut first, others): (Vec<&str>, Vec<&str>) =
+            ranked.iter().partition(|policy| REFERENCES.contains(policy));
+        first.extend(others.into_iter().take(SHOWN_MAX.saturating_sub(first.len())));
+        let (shown, rest): (Vec<&str>, Vec<&str>) = ranked.iter().partition(|policy| first.contains(policy));
+        [shown, rest].concat()
     }
 
     fn capacities(&self) -> Vec<u64> {
@@ -281,14 +310,11 @@ impl View<'_> {
     fn curve(&self, title: &str, y: &str, value: &dyn Fn(&Run) -> Option<f64>) -> Chart {
         let mut chart = Chart::new(title, "", y);
         chart.x = Axis { label: format!("cache size, {}", self.outcome.unit.name()), scale: Scale::Log };
-        for policy in self.policies() {
+        for policy in self.ranked() {
             let of_policy = self.outcome.cells.iter().filter(|cell| cell.policy == policy);
-            let points: Vec<(f64, f64)> = of_policy
-                .filter_map(|cell| Some((cell.capacity as f64, value(cell.run.as_ref().ok()?)?)))
-                .collect();
-            if !points.is_empty() {
-                chart.line(policy, points);
-            }
+            let points =
+                of_policy.filter_map(|cell| Some((cell.capacity as f64, value(cell.run.as_ref().ok()?)?)));
+            chart.line(policy, points.collect());
         }
         chart
     }
@@ -299,14 +325,11 @@ impl View<'_> {
         let capacity = *capacities.get(capacities.len() / 2)?;
         let title = format!("Hit ratio over time at {} {}", capacity, self.outcome.unit.name());
         let mut chart = Chart::new(&title, "requests", "hit ratio");
-        for policy in self.policies() {
-            let Some(run) = self.run(policy, capacity) else { continue };
-            let points = points_over_time(run, self.outcome.requests);
-            if !points.is_empty() {
-                chart.line(policy, points);
-            }
+        for policy in self.ranked() {
+            let points = self.run(policy, capacity).map(|run| points_over_time(run, self.outcome.requests));
+            chart.line(policy, points.unwrap_or_default());
         }
-        (!chart.series.is_empty()).then_some(chart)
+        chart.series.iter().any(|series| !series.points.is_empty()).then_some(chart)
     }
 
     /// The reason why there are no ratios, if there are none.

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::policy::Access;
-use crate::report::{Cell, Part, Table};
+use crate::report::{Cell, Part, SHOWN_MAX, Table};
 use crate::{Op, Request};
 
 /// A source of requests in memory, with an error at the end if there is one.
@@ -540,6 +540,37 @@ fn the_chart_over_time_ends_with_the_last_request() {
         _ => None,
     });
     assert_eq!(last.map(|point| point.0), Some(1234.0));
+}
+
+#[test]
+fn curves_begin_with_the_references_and_the_best_policies() {
+    let rules = rules(&["all"], &["5", "20"]);
+    let requests = skewed(20_000, 200, |_| 1);
+    let outcome = run(&|| Ok(source_of(&requests)), &rules, &mut Progress::new("", true)).unwrap();
+    let charts: Vec<Vec<String>> = report(&outcome, &rules)
+        .parts
+        .iter()
+        .filter_map(|part| match part {
+            Part::Chart(chart) => Some(chart.series.iter().map(|series| series.name.clone()).collect()),
+            _ => None,
+        })
+        .collect();
+    assert!(
+        charts.iter().all(|names| *names == charts[0]),
+        "a policy looks the same in each chart: {charts:?}"
+    );
+    let (first, rest) = charts[0].split_at(SHOWN_MAX);
+    assert!(
+        ["lru", "larder", "belady"].iter().all(|name| first.iter().any(|shown| shown == name)),
+        "{first:?}"
+    );
+    let misses = |name: &String| -> f64 {
+        let of_policy = outcome.cells.iter().filter(|cell| cell.policy == *name);
+        of_policy.filter_map(|cell| cell.run.as_ref().ok()?.counts.miss_ratio()).sum()
+    };
+    let worst_shown = first.iter().filter(|name| !["lru", "larder"].contains(&name.as_str())).map(misses);
+    let worst_shown = worst_shown.fold(0.0, f64::max);
+    assert!(rest.iter().all(|name| misses(name) > 0.9 * worst_shown), "{first:?} {rest:?}");
 }
 
 /// Skewed gets in which every other key has a costly miss.
