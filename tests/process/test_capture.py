@@ -66,7 +66,7 @@ class Capture(Case):
         self.assertEqual((status, error), (0, ""))
         status, said, error = run_program("plan", "--trace", self.out, "--dram", "1g", "--flash", "2g")
         self.assertEqual(status, 0, error)
-        self.assertIn("A machine with 1 GB of DRAM and 2 GB of flash", said)
+        self.assertIn("A machine with 1 GiB of DRAM and 2 GiB of flash", said)
 
     def test_an_interrupted_one_has_what_has_come(self):
         client, capture = self.watched("--quiet")

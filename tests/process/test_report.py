@@ -139,6 +139,16 @@ class Report(unittest.TestCase):
         self.assertEqual(self.browser.complaints, [])
         self.assertEqual(self.browser.asked, [self.page.as_uri()])
 
+    def test_the_title_says_what_was_simulated_and_defaults_are_folded(self):
+        """A person would write it so."""
+        self.browser.open(self.page, 1400)
+        title = self.browser.ask("document.querySelector('h1').innerText")
+        self.assertRegex(title, r"^\d+ eviction policies on a zipfian workload of 10,000 keys \(theta=0.8\): "
+                                r"60,000 requests, caches of [\d,]+ to [\d,]+ objects$")
+        self.assertNotIn("seed=1", self.browser.ask("document.body.innerText"))
+        self.browser.ask("document.querySelector('summary').click()")
+        self.assertIn("seed=1", self.browser.ask("document.body.innerText"))
+
     def test_fits_wide_and_narrow_windows(self):
         """Nothing overflows the window; every chart is seen, and so are its curves."""
         for width in (400, 1400):

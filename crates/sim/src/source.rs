@@ -44,6 +44,11 @@ pub trait Source: Send {
     /// A description for a report: the name of the file, or the parameters of the workload.
     fn describe(&self) -> String;
 
+    /// A short name for a title: the file without its folder, or a workload with what was chosen of it.
+    fn name(&self) -> String {
+        self.describe()
+    }
+
     /// Progress from 0 to 1, if known.
     fn done_ratio(&self) -> Option<f64>;
 
@@ -86,6 +91,10 @@ impl Source for Limited {
 
     fn describe(&self) -> String {
         format!("{}, at most {} requests", self.inner.describe(), self.most)
+    }
+
+    fn name(&self) -> String {
+        self.inner.name()
     }
 
     fn done_ratio(&self) -> Option<f64> {

@@ -5,7 +5,7 @@ use std::path::Path;
 use clap::Args;
 use larder_sim::mrc::{Analysis, Curve, Method, OpRule, Settings, Unit, analyse, to_json};
 use larder_sim::progress::Progress;
-use larder_sim::report::{Cell, Chart, Part, Report, Scale, Table};
+use larder_sim::report::{Cell, Chart, Part, Report, Scale, Table, grouped, size as size_shown};
 
 use super::failure::Failure;
 use super::output::{OutputArgs, write};
@@ -58,8 +58,8 @@ pub(super) struct MrcArgs {
 
 /// Runs the command.
 pub(super) fn run(mut args: MrcArgs) -> Result<(), Failure> {
-    let (curves, notices) = args.curves()?;
-    let report = args.report(&curves, &notices)?;
+    let (name, curves, notices) = args.curves()?;
+    let report = args.report(&name, &curves, &notices)?;
     if let Some(path) = args.output.json.take() {
         let saved: Vec<Curve> = curves.iter().map(|curve| curve.thinned(TOLERANCE_SAVED)).collect();
         args.output.quiet |= write(Path::new(&path), &to_json(&report, &saved))?;
@@ -79,7 +79,8 @@ impl MrcArgs {
         methods
     }
 
-    fn curves(&self) -> Result<(Vec<Curve>, Vec<String>), Failure> {
+    /// The name of the source in a title, the curves, and remarks.
+    fn curves(&self) -> Result<(String, Vec<Curve>, Vec<String>), Failure> {
         let mut source = self.source.open()?;
         let by_trace = if source.fields().sizes { Unit::Bytes } else { Unit::Objects };
         let unit = self.unit.unwrap_or(by_trace);
@@ -106,24 +107,27 @@ impl MrcArgs {
             let notice = analysis.check_sample().map_err(|why| Failure::Failed(format!("{name}: {why}")))?;
             notices.extend(notice);
         }
-        Ok((analyses.iter().map(|analysis| analysis.curve(&name)).collect(), notices))
+        Ok((source.name(), analyses.iter().map(|analysis| analysis.curve(&name)).collect(), notices))
     }
 
-    fn report(&self, curves: &[Curve], notices: &[String]) -> Result<Report, Failure> {
+    fn report(&self, name: &str, curves: &[Curve], notices: &[String]) -> Result<Report, Failure> {
         let [first, ..] = curves else { return Err(Failure::Failed("no curve was computed".to_owned())) };
-        let mut report = Report { title: "Miss ratio of LRU by cache size".to_owned(), ..Report::default() };
-        let mut fact = |name: &str, value: String| report.facts.push((name.to_owned(), value));
-        fact("source", first.source.clone());
-        fact("unit", first.unit.to_string());
+        let reads = grouped(first.requests);
+        let title = format!("Miss ratio of LRU by cache size on {name}: {reads} reads");
+        let mut report = Report { title, ..Report::default() };
+        let fact = |name: &str, value: String| (name.to_owned(), value);
+        report.facts.push(fact("reads counted", reads));
+        let footprint = match first.unit {
+            Unit::Objects => format!("{} objects", grouped(first.footprint())),
+            Unit::Bytes => size_shown(first.footprint() as f64),
+        };
+        report.facts.push(fact("footprint", footprint));
+        report.facts.extend(notices.iter().map(|notice| fact("notice", notice.clone())));
         let ops = match self.ops {
             OpRule::Obey => "obeyed: reads count, writes move to the front, deletes remove",
             OpRule::Ignore => "ignored: every request is a read",
         };
-        fact("operations", ops.to_owned());
-        fact("reads counted", first.requests.to_string());
-        for notice in notices {
-            fact("notice", notice.clone());
-        }
+        report.settings = vec![fact("source", first.source.clone()), fact("operations", ops.to_owned())];
         let sizes = self.asked_sizes(first.unit)?.unwrap_or_else(|| halvings(first.footprint()));
         report.parts.push(Part::Table(misses(curves, &sizes)));
         report.parts.push(Part::Table(methods(curves)));

@@ -34,10 +34,10 @@ pub(super) fn size(text: &str) -> Result<f64, String> {
     let (number, unit) = number_and_unit(text).ok_or_else(wrong)?;
     let power = match unit.to_ascii_lowercase().as_str() {
         "" => 0,
-        "k" | "kb" => 10,
-        "m" | "mb" => 20,
-        "g" | "gb" => 30,
-        "t" | "tb" => 40,
+        "k" | "kb" | "kib" => 10,
+        "m" | "mb" | "mib" => 20,
+        "g" | "gb" | "gib" => 30,
+        "t" | "tb" | "tib" => 40,
         _ => return Err(wrong()),
     };
     Ok(number * (1_u64 << power) as f64)

@@ -80,6 +80,8 @@ pub(super) struct Fed {
     pub(super) fields: Fields,
     /// The description of the source.
     pub(super) description: String,
+    /// The name of the source in a title.
+    pub(super) name: String,
 }
 
 /// Passes all requests of all passes to the workers.
@@ -93,7 +95,7 @@ pub(super) fn run(open: Open<'_>, first: Box<dyn Source>, shared: &Shared, queue
         fields,
         schedule: Schedule::new(shared.options.pace),
         next_spread: 0,
-        fed: Fed { fields, description: first.describe(), ..Fed::default() },
+        fed: Fed { fields, description: first.describe(), name: first.name(), ..Fed::default() },
     };
     match feed.all(open, first) {
         Ok(Ok(())) | Ok(Err(Stopped)) => {}

@@ -32,8 +32,9 @@ pub(super) fn outcome(options: &Options, found: &ServerInfo, collected: Collecte
 fn report(options: &Options, found: &ServerInfo, collected: &Collected, fed: &Fed) -> Report {
     let total = &collected.total;
     let mut report = Report {
-        title: format!("Replay of {} against {}", fed.description, options.server),
+        title: format!("Replay of {} against {}", fed.name, options.server),
         facts: facts(options, found, collected, fed),
+        settings: vec![("source".to_owned(), fed.description.clone())],
         parts: vec![Part::Table(totals(collected)), Part::Table(operations(total))],
     };
     let parts = &mut report.parts;
@@ -58,7 +59,6 @@ fn report(options: &Options, found: &ServerInfo, collected: &Collected, fed: &Fe
 fn facts(options: &Options, found: &ServerInfo, collected: &Collected, fed: &Fed) -> Vec<(String, String)> {
     let mut facts = Vec::new();
     let mut fact = |name: &str, value: String| facts.push((name.to_owned(), value));
-    fact("source", fed.description.clone());
     fact("server", options.server.to_string());
     let version =
         if found.version.is_empty() { String::new() } else { format!(", version {}", found.version) };

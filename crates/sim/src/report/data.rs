@@ -148,8 +148,10 @@ pub enum Part {
 pub struct Report {
     /// The title.
     pub title: String,
-    /// What was run, as (name, value): the trace, the sizes, the settings.
+    /// What was run, as (name, value): the trace, the sizes, the settings that were chosen.
     pub facts: Vec<(String, String)>,
+    /// The other settings, most of which have their defaults. They are in small print.
+    pub settings: Vec<(String, String)>,
     /// The body, in order.
     pub parts: Vec<Part>,
 }

@@ -36,7 +36,12 @@ pub(super) fn page(report: &Report) -> String {
          <style>\n{PAGE_STYLE}{}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n",
         chart::STYLE
     );
-    facts(&mut page, report);
+    facts(&mut page, &report.facts);
+    if !report.settings.is_empty() {
+        page.push_str("<details><summary>Settings</summary>\n");
+        facts(&mut page, &report.settings);
+        page.push_str("</details>\n");
+    }
     let parts = in_order(&report.parts);
     contents(&mut page, &parts);
     for &(at, part) in &parts {
@@ -57,12 +62,12 @@ pub(super) fn page(report: &Report) -> String {
     page
 }
 
-fn facts(page: &mut String, report: &Report) {
-    if report.facts.is_empty() {
+fn facts(page: &mut String, facts: &[(String, String)]) {
+    if facts.is_empty() {
         return;
     }
     page.push_str("<dl class=\"facts\">\n");
-    for (name, value) in &report.facts {
+    for (name, value) in facts {
         let long = if value.chars().count() > 60 { " class=\"long\"" } else { "" };
         let _ = writeln!(page, "<div{long}><dt>{}</dt><dd>{}</dd></div>", escaped(name), escaped(value));
     }

@@ -17,7 +17,7 @@ mod text;
 
 pub use data::{Axis, Cell, Chart, Part, Report, Scale, Series, Style, Table};
 pub(crate) use look::SHOWN_MAX;
-pub use number::size;
+pub use number::{grouped, size};
 
 #[cfg(test)]
 mod tests;

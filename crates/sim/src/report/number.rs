@@ -1,7 +1,7 @@
 //! Numbers formatted for people.
 
 /// A whole number with groups of three digits: `1,234,567`.
-pub(crate) fn grouped(count: u64) -> String {
+pub fn grouped(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
     for (at, digit) in digits.chars().enumerate() {
@@ -31,13 +31,12 @@ pub(super) fn decimal(number: f64, decimals: usize) -> String {
     }
 }
 
-/// A number of bytes with three digits, in the unit that suits it, where a KB has 1024 bytes: `0 bytes`, `1.93 MB`,
-/// `24 GB`.
+/// A number of bytes with three digits, in the unit that suits it: `0 bytes`, `1.93 MiB`, `24 GiB`.
 pub fn size(bytes: f64) -> String {
     if !bytes.is_finite() {
         return "-".to_owned();
     }
-    let units = ["bytes", "KB", "MB", "GB", "TB"];
+    let units = ["bytes", "KiB", "MiB", "GiB", "TiB"];
     let mut scaled = bytes;
     let mut unit = 0;
     // 1023.6 would be shown as 1024.

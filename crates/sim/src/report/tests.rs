@@ -60,6 +60,7 @@ fn sample() -> Report {
     requests.series.push(Series { name: "items".to_owned(), points: points.collect(), style: Style::Points });
     Report {
         title: "Eviction policies over a Zipfian workload".to_owned(),
+        settings: vec![("seed".to_owned(), "1".to_owned())],
         facts: vec![
             ("trace".to_owned(), wicked.to_owned()),
             ("requests".to_owned(), "400,000".to_owned()),
@@ -275,13 +276,13 @@ fn numbers_of_bytes_have_the_unit_that_suits_them() {
     let cases = [
         (0.0, "0 bytes"),
         (1023.0, "1,023 bytes"),
-        (1023.6, "1 KB"),
-        (1024.0, "1 KB"),
-        (1.93 * 1048576.0, "1.93 MB"),
-        (99.96 * 1048576.0, "100 MB"),
-        (24.0 * 1073741824.0, "24 GB"),
-        (1e13, "9.09 TB"),
-        (5e15, "4,547 TB"),
+        (1023.6, "1 KiB"),
+        (1024.0, "1 KiB"),
+        (1.93 * 1048576.0, "1.93 MiB"),
+        (99.96 * 1048576.0, "100 MiB"),
+        (24.0 * 1073741824.0, "24 GiB"),
+        (1e13, "9.09 TiB"),
+        (5e15, "4,547 TiB"),
         (f64::INFINITY, "-"),
     ];
     for (bytes, shown) in cases {
@@ -289,9 +290,19 @@ fn numbers_of_bytes_have_the_unit_that_suits_them() {
     }
     let mut table = Table::new("", &["DRAM bytes"]);
     table.row(vec![Cell::Bytes(1536.0)]);
-    assert!(text::table(&table, Screen::Plain).contains("1.5 KB"));
+    assert!(text::table(&table, Screen::Plain).contains("1.5 KiB"));
     assert_eq!(table.to_csv(), "DRAM bytes\n1536\n");
     assert!(serde_json::to_string(&table).is_ok_and(|json| json.contains("1536.0")));
+}
+
+#[test]
+fn settings_are_in_small_print() {
+    let report = sample();
+    let page = report.to_html();
+    let (open, end) = (page.find("<details><summary>Settings").unwrap(), page.find("</details>").unwrap());
+    assert!(page[open..end].contains("<dt>seed</dt><dd>1</dd>") && !page[open..end].contains("20,000"));
+    assert!(report.to_text().ends_with("\nSettings\n--------\nseed  1\n"));
+    assert!(!Report::default().to_html().contains("<details>"));
 }
 
 #[test]

@@ -144,10 +144,7 @@ pub(super) fn report(report: &Report, screen: Screen) -> String {
         let title = one_line(&report.title);
         let _ = writeln!(text, "{title}\n{}", "=".repeat(title.chars().count()));
     }
-    let widest = report.facts.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
-    for (name, value) in &report.facts {
-        let _ = writeln!(text, "{:widest$}  {}", one_line(name), one_line(value));
-    }
+    text.push_str(&facts(&report.facts));
     for part in &report.parts {
         if !text.is_empty() {
             text.push('\n');
@@ -171,7 +168,17 @@ pub(super) fn report(report: &Report, screen: Screen) -> String {
             Part::Chart(chart) => text.push_str(&sparklines(chart)),
         }
     }
+    if !report.settings.is_empty() {
+        let _ = write!(text, "\nSettings\n--------\n{}", facts(&report.settings));
+    }
     text
+}
+
+fn facts(facts: &[(String, String)]) -> String {
+    let widest = facts.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+    let line =
+        |(name, value): &(String, String)| format!("{:widest$}  {}\n", one_line(name), one_line(value));
+    facts.iter().map(line).collect()
 }
 
 /// Wraps text to at most `columns` columns. A longer word gets a line of its own.

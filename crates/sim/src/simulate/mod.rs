@@ -63,6 +63,8 @@ pub struct PolicyAtSize {
 pub struct Outcome {
     /// The description of the trace.
     pub source: String,
+    /// The name of the trace in a title.
+    pub name: String,
     /// The fields that the trace knows.
     pub fields: Fields,
     /// The number of requests simulated.
@@ -156,6 +158,7 @@ pub fn run_with(
     }
     Ok(Outcome {
         source: finished.source.describe(),
+        name: finished.source.name(),
         fields,
         requests: finished.requests,
         keys: finished.keys,

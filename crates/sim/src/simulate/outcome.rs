@@ -2,8 +2,7 @@
 
 use super::{Counts, OpsRule, Outcome, PolicyAtSize, Rules, Run, Unit};
 use crate::policy::larder;
-use crate::report::number::grouped;
-use crate::report::{Axis, Cell, Chart, Part, Report, SHOWN_MAX, Scale, Table};
+use crate::report::{Axis, Cell, Chart, Part, Report, SHOWN_MAX, Scale, Table, grouped, size};
 use larder_cache::Objective;
 
 /// The policy with which others are compared.
@@ -64,8 +63,12 @@ pub fn report(outcome: &Outcome, rules: &Rules) -> Report {
     parts.extend(view.over_time().map(Part::Chart));
     parts.push(Part::Table(view.details()));
     parts.extend(view.remarks().into_iter().map(Part::Text));
-    Report { title: format!("Policies on {}", outcome.source), facts: view.facts(), parts }
+    let (facts, settings) = view.facts();
+    Report { title: view.title(), facts, settings, parts }
 }
+
+/// Facts, as (name, value).
+type Facts = Vec<(String, String)>;
 
 struct View<'a> {
     outcome: &'a Outcome,
@@ -73,38 +76,62 @@ struct View<'a> {
 }
 
 impl View<'_> {
-    fn facts(&self) -> Vec<(String, String)> {
+    /// What was simulated, in a line.
+    fn title(&self) -> String {
         let outcome = self.outcome;
-        let mut facts = vec![
-            ("trace", outcome.source.clone()),
-            ("requests", grouped(outcome.requests)),
-            ("keys", grouped(outcome.keys)),
-        ];
+        let policies = match self.policies()[..] {
+            [only] => only.to_owned(),
+            ref all => format!("{} eviction policies", all.len()),
+        };
+        let (amount, unit): (fn(u64) -> String, _) = match outcome.unit {
+            Unit::Objects => (grouped, " objects"),
+            Unit::Bytes => (|bytes| size(bytes as f64), ""),
+        };
+        let sizes = match self.capacities()[..] {
+            [] => String::new(),
+            [only] => format!(", a cache of {}{unit}", amount(only)),
+            [least, .., most] => format!(", caches of {} to {}{unit}", amount(least), amount(most)),
+        };
+        format!("{policies} on {}: {} requests{sizes}", outcome.name, grouped(outcome.requests))
+    }
+
+    /// What was simulated, and the settings that have their defaults or follow from the trace.
+    fn facts(&self) -> (Facts, Facts) {
+        let (outcome, rules, usual) = (self.outcome, self.rules, Rules::default());
+        let (mut facts, mut settings) = (Facts::new(), Facts::new());
+        let mut fact = |name: &str, value: String, is_usual: bool| {
+            if is_usual { &mut settings } else { &mut facts }.push((name.to_owned(), value));
+        };
+        fact("requests", grouped(outcome.requests), false);
+        fact("keys", grouped(outcome.keys), false);
         if outcome.fields.sizes {
-            facts.push(("bytes of all keys' items", grouped(outcome.bytes)));
+            fact("items of all keys", size(outcome.bytes as f64), false);
         }
-        facts.push(("sizes count", self.outcome.unit.name().to_owned()));
+        fact("trace", outcome.source.clone(), true);
+        fact("sizes count", outcome.unit.name().to_owned(), rules.unit.is_none());
         if outcome.unit == Unit::Bytes {
-            facts.push(("overhead per item", format!("{} bytes", self.rules.overhead_bytes)));
+            let overhead = format!("{} bytes", rules.overhead_bytes);
+            fact("overhead per item", overhead, rules.overhead_bytes == usual.overhead_bytes);
         }
         let ops = match outcome.ops {
             OpsRule::Ignore => "ignored: every request is a get",
             OpsRule::Obey => "obeyed",
         };
-        facts.push(("operations", ops.to_owned()));
-        facts.push(("times to live", if self.rules.ttls { "obeyed" } else { "ignored" }.to_owned()));
-        facts.push(("warm-up", format!("{} requests", grouped(outcome.warmup_requests))));
-        facts.push(("a hit takes", format!("{} us", grouped(u64::from(self.rules.hit_us)))));
-        let penalty = format!("{} us", grouped(u64::from(self.rules.penalty_us)));
+        fact("operations", ops.to_owned(), rules.ops.is_none());
+        fact("times to live", if rules.ttls { "obeyed" } else { "ignored" }.to_owned(), !rules.ttls);
+        let warmup = outcome.warmup_requests;
+        fact("warm-up", format!("{} requests", grouped(warmup)), warmup == 0);
+        fact("a hit takes", format!("{} us", grouped(u64::from(rules.hit_us))), rules.hit_us == usual.hit_us);
+        let penalty = format!("{} us", grouped(u64::from(rules.penalty_us)));
         let more = match outcome.fields.penalties {
             true => format!("as long and its penalty ({penalty} where the trace tells none)"),
             false => format!("{penalty} longer"),
         };
-        facts.push(("a miss takes", more));
-        if let Some(objective) = self.rules.objective {
-            facts.push(("objective", objective.name().to_owned()));
+        fact("a miss takes", more, rules.penalty_us == usual.penalty_us);
+        if let Some(objective) = rules.objective {
+            fact("objective", objective.name().to_owned(), false);
         }
-        facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+        (facts, settings)
     }
 
     /// The policies, in the requested order.
@@ -155,12 +182,12 @@ impl View<'_> {
 
     /// The cache size with its share of the trace.
     fn size_name(&self, capacity: u64) -> String {
-        let size = match self.outcome.unit {
+        let amount = match self.outcome.unit {
             Unit::Objects => capacity.to_string(),
-            Unit::Bytes => octets(capacity),
+            Unit::Bytes => size(capacity as f64),
         };
         let share = self.share(capacity).unwrap_or(0.0) * 100.0;
-        format!("{size} ({})", if share >= 0.1 { format!("{share:.1} %") } else { format!("{share:.2} %") })
+        format!("{amount} ({})", if share >= 0.1 { format!("{share:.1} %") } else { format!("{share:.2} %") })
     }
 
     /// The cache size as a share of all keys or of their bytes.
@@ -410,12 +437,4 @@ fn points_over_time(run: &Run, requests: u64) -> Vec<(f64, f64)> {
             Some((end as f64, ratio(hits, gets)?))
         })
         .collect()
-}
-
-/// Formats bytes like `64 MiB`.
-fn octets(bytes: u64) -> String {
-    let times = (bytes.max(1).ilog2() / 10).min(4);
-    let value = bytes as f64 / (1u64 << (10 * times)) as f64;
-    let decimals = if value.fract() == 0.0 { 0 } else { 1 };
-    format!("{value:.decimals$} {}", ["B", "KiB", "MiB", "GiB", "TiB"][times as usize])
 }

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::policy::Access;
-use crate::report::{Cell, Part, SHOWN_MAX, Table};
+use crate::report::{Cell, Part, Report, SHOWN_MAX, Table};
 use crate::{Op, Request};
 
 /// A source of requests in memory, with an error at the end if there is one.
@@ -540,6 +540,24 @@ fn the_chart_over_time_ends_with_the_last_request() {
         _ => None,
     });
     assert_eq!(last.map(|point| point.0), Some(1234.0));
+}
+
+#[test]
+fn a_title_says_what_was_simulated_and_defaults_are_in_small_print() {
+    let requests = skewed(1234, 100, |_| 1);
+    let of = |rules: &Rules| {
+        let Report { title, facts, settings, .. } = report(&simulate(&requests, rules), rules);
+        let names = |all: Vec<(String, String)>| all.into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+        (title, names(facts), names(settings))
+    };
+    let (title, facts, settings) = of(&rules(&["lru"], &["10"]));
+    assert_eq!(title, "lru on fixed: 1,234 requests, a cache of 10 objects");
+    assert_eq!(facts, ["requests", "keys", "items of all keys"]);
+    assert!(["trace", "warm-up", "a hit takes"].iter().all(|name| settings.iter().any(|one| one == name)));
+    let chosen = Rules { warmup: Warmup::Requests(5), ..rules(&["lru", "larder"], &["16m", "1g"]) };
+    let (title, facts, _) = of(&chosen);
+    assert_eq!(title, "2 eviction policies on fixed: 1,234 requests, caches of 16 MiB to 1 GiB");
+    assert!(facts.contains(&"warm-up".to_owned()));
 }
 
 #[test]

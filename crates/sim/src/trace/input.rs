@@ -87,6 +87,11 @@ impl Input {
         self.path.display().to_string()
     }
 
+    /// The name of the file without its folder.
+    pub(super) fn file_name(&self) -> String {
+        self.path.file_name().unwrap_or(self.path.as_os_str()).to_string_lossy().into_owned()
+    }
+
     /// The bytes that were read and not yet consumed.
     #[inline]
     pub(super) fn pending(&self) -> &[u8] {

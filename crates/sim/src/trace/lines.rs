@@ -297,6 +297,10 @@ impl Source for Lines {
         format!("{} ({})", self.name, self.format.name())
     }
 
+    fn name(&self) -> String {
+        self.input.file_name()
+    }
+
     fn done_ratio(&self) -> Option<f64> {
         self.input.done_ratio()
     }

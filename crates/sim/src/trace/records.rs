@@ -256,6 +256,10 @@ impl Source for Records {
         format!("{} ({})", self.input.name(), self.format.name())
     }
 
+    fn name(&self) -> String {
+        self.input.file_name()
+    }
+
     fn done_ratio(&self) -> Option<f64> {
         self.input.done_ratio()
     }

@@ -114,8 +114,9 @@ impl StreamCounts {
 
     fn report(mut self, source: &dyn Source) -> Report {
         let counts = popularity(&mut self.keys);
-        let mut report = Report { title: format!("Workload {}", source.describe()), ..Report::default() };
+        let mut report = Report { title: format!("Check of {}", source.name()), ..Report::default() };
         report.facts = self.facts(&counts, source);
+        report.settings.push(("workload".to_owned(), source.describe()));
         report.parts.push(Part::Table(self.operations()));
         report.parts.push(Part::Table(self.percentiles()));
         report.parts.push(Part::Table(shares(&counts)));
@@ -135,7 +136,6 @@ impl StreamCounts {
 
     fn facts(&self, counts: &[u64], source: &dyn Source) -> Vec<(String, String)> {
         let mut facts = vec![
-            ("workload".to_owned(), source.describe()),
             ("requests".to_owned(), self.requests.to_string()),
             ("duration s".to_owned(), self.last_s.to_string()),
             (format!("keys in the first {} requests", self.keys.len()), counts.len().to_string()),

@@ -5,6 +5,7 @@ use super::sizes::{KEY_BYTES_MAX, Sizes};
 use super::ttls::Ttls;
 use super::words::{amount, count, meant, number, seconds};
 use crate::SourceError;
+use crate::report::grouped;
 
 /// The law by which requests choose their keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -323,6 +324,18 @@ impl Settings {
             "penalties" => self.items.penalties.to_string(),
             _ => self.seed.to_string(),
         }
+    }
+
+    /// The law with its number of keys and the parameters that differ from their defaults, but for the number of
+    /// requests.
+    pub(super) fn brief(&self) -> String {
+        let defaults = Settings::new(self.law);
+        let chosen = parameters_of(self.law)
+            .map(|parameter| parameter.name)
+            .filter(|name| !matches!(*name, "keys" | "requests") && self.show(name) != defaults.show(name));
+        let chosen: Vec<String> = chosen.map(|name| format!("{name}={}", self.show(name))).collect();
+        let chosen = if chosen.is_empty() { String::new() } else { format!(" ({})", chosen.join(", ")) };
+        format!("a {} workload of {} keys{chosen}", self.law.name(), grouped(self.keys))
     }
 
     /// The law with all of its parameters.

@@ -132,6 +132,10 @@ impl<K: Keys> Source for Stream<K> {
         self.settings.describe()
     }
 
+    fn name(&self) -> String {
+        self.settings.brief()
+    }
+
     fn done_ratio(&self) -> Option<f64> {
         Some(self.position as f64 / self.settings.requests.max(1) as f64)
     }
@@ -224,6 +228,10 @@ impl<K: Keys> Source for Burst<K> {
 
     fn describe(&self) -> String {
         self.base.describe()
+    }
+
+    fn name(&self) -> String {
+        self.base.name()
     }
 
     fn done_ratio(&self) -> Option<f64> {

@@ -565,3 +565,13 @@ fn a_swing_shortens_only_the_law_that_has_one() {
     assert!(Settings::parse("drift:requests=3g,rate=1").is_err());
     assert!(Settings::parse("uniform:requests=5g,rate=1").is_err());
 }
+
+#[test]
+fn a_name_leaves_out_what_has_its_default() {
+    let name = |words: &str| parse(words).unwrap().name();
+    assert_eq!(name("uniform:requests=5"), "a uniform workload of 1,000,000 keys");
+    assert_eq!(
+        name("zipfian:keys=20k,theta=0.99,sizes=etc,seed=7"),
+        "a zipfian workload of 20,000 keys (sizes=etc, seed=7)"
+    );
+}

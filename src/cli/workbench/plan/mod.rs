@@ -32,7 +32,7 @@ const DRAM_OVERHEAD_BYTES: f64 = 32.0;
 /// The flags of which exactly one gives the popularity of the items.
 const POPULARITIES: [&str; 6] = ["curve", "trace", "workload", "zipf", "paper", "server"];
 
-/// Flags of `larder plan`. A GB is 2^30 bytes.
+/// Flags of `larder plan`.
 #[derive(Args)]
 #[command(group = ArgGroup::new("popularity").required(true).args(POPULARITIES))]
 pub(super) struct PlanArgs {
@@ -93,10 +93,10 @@ pub(super) struct PlanArgs {
     #[arg(long, value_name = "SIZE", value_parser = size, requires = "dram", default_value = "0")]
     flash: f64,
 
-    /// Price of a GB of memory, in any currency
+    /// Price of a GiB of memory, in any currency
     #[arg(long, value_name = "MONEY", default_value_t = 10.0)]
     dram_price: f64,
-    /// Price of a GB of flash, in the same currency
+    /// Price of a GiB of flash, in the same currency
     #[arg(long, value_name = "MONEY", default_value_t = 0.68)]
     flash_price: f64,
     /// Latency of the network, one way, such as 50us
@@ -215,7 +215,7 @@ impl PlanArgs {
         let (name, mut notices) = (source.describe(), source.notices());
         let [analysis] = &analyses;
         notices.extend(analysis.check_sample().map_err(|why| Failure::Failed(format!("{name}: {why}")))?);
-        let curve = analysis.curve(&name).thinned(TOLERANCE);
+        let curve = analysis.curve(&source.name()).thinned(TOLERANCE);
         if curve.requests == 0 {
             return Err(Failure::Failed(format!("{name}: it contains no reads, so nothing can be planned")));
         }
@@ -348,7 +348,7 @@ mod tests {
     fn sizes_and_durations_have_units() {
         assert_eq!(size("64m"), Ok(67_108_864.0));
         assert_eq!(
-            (size("1.5K"), size("1.5KB"), size("2tb")),
+            (size("1.5K"), size("1.5KB"), size("2TiB")),
             (Ok(1536.0), Ok(1536.0), Ok(2_199_023_255_552.0))
         );
         assert_eq!((micros("500us"), micros("10ms"), micros("1s")), (Ok(500.0), Ok(10_000.0), Ok(1e6)));

@@ -44,9 +44,9 @@ fn facts(planner: &Planner) -> Vec<(String, String)> {
     let Model { prices, latencies, overheads, limits, .. } = model;
     let mut facts = vec![
         ("popularity", format!("{}; {}", curve.source, curve.method)),
-        ("footprint", format!("{} (a GB is 2^30 bytes)", size(curve.footprint() as f64))),
+        ("footprint", size(curve.footprint() as f64)),
         ("mean item", format!("{:.0} bytes of key and value", model.item_bytes)),
-        ("prices", format!("DRAM {} per GB, flash {} per GB", prices.dram_per_gb, prices.flash_per_gb)),
+        ("prices", format!("DRAM {} per GiB, flash {} per GiB", prices.dram_per_gb, prices.flash_per_gb)),
         (
             "latencies",
             format!(

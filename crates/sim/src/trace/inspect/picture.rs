@@ -19,8 +19,9 @@ impl Inspector {
 /// Builds the report.
 fn report(found: &Inspector, source: &dyn Source) -> Report {
     let keys = found.keys();
-    let mut report = Report { title: format!("Trace {}", source.describe()), ..Report::default() };
+    let mut report = Report { title: format!("Trace {}", source.name()), ..Report::default() };
     report.facts = facts(found, &keys);
+    report.settings.push(("trace".to_owned(), source.describe()));
     for notice in source.notices() {
         report.parts.push(Part::Text(format!("Notice: {notice}")));
     }
