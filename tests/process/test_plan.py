@@ -207,6 +207,10 @@ class Plan(Case):
             status, text, errors = run_program("plan", "--server", address, *words)
             self.assertEqual((status, errors), (0, ""), words)
             self.assertIn("DRAM and flash", text)
+            # Figures that a person reads have three digits or so, and sizes have the names of powers of 1024.
+            self.assertRegex(text, r"overheads +[\d,.]{1,5} bytes per item in DRAM")
+            self.assertNotRegex(text, r"[1-9]\d*\.\d{3}|\d [KMG]B\b|per GB\b")
+            self.assertRegex(text, r"\d [KM]iB +")
 
     @larder_only
     def test_a_server_with_flash(self):
@@ -215,7 +219,7 @@ class Plan(Case):
         self.assertGreater(int(wire.stats("mrc")["flash_bytes"]), 32 << 20)
         status, text, errors = run_program("plan", "--server", "127.0.0.1:%d" % server.port)
         self.assertEqual((status, errors), (0, ""))
-        self.assertRegex(text, r"flash: \d+ of \d+ lookups on it hit")
+        self.assertRegex(text, r"flash: [\d,]+ of [\d,]+ lookups on it hit")
 
     @larder_only
     def test_a_server_that_cannot_be_planned_for(self):

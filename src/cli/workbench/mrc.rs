@@ -155,6 +155,11 @@ fn halvings(footprint: u64) -> Vec<u64> {
     sizes
 }
 
+/// A size in the unit of a curve.
+fn size_cell(curve: &Curve, size: u64) -> Cell {
+    if curve.unit == Unit::Bytes { Cell::Bytes(size as f64) } else { Cell::Count(size) }
+}
+
 fn misses(curves: &[Curve], sizes: &[u64]) -> Table {
     let size_name = format!("size {}", curves[0].unit);
     let ratios: Vec<String> = curves.iter().map(|curve| format!("miss ratio, {}", curve.method)).collect();
@@ -163,7 +168,7 @@ fn misses(curves: &[Curve], sizes: &[u64]) -> Table {
     let mut table = Table::new("Miss ratio by cache size", &columns);
     let footprint = curves[0].footprint().max(1) as f64;
     for size in sizes {
-        let mut row = vec![Cell::Count(*size), Cell::Number(*size as f64 / footprint * 100.0, 2)];
+        let mut row = vec![size_cell(&curves[0], *size), Cell::Rounded(*size as f64 / footprint * 100.0, 3)];
         row.extend(curves.iter().map(|curve| Cell::Number(curve.miss_ratio(*size as f64), 4)));
         table.row(row);
     }
@@ -187,7 +192,7 @@ fn methods(curves: &[Curve]) -> Table {
         let mut row = vec![
             Cell::Text(curve.method.clone()),
             Cell::Count(curve.cold_misses),
-            Cell::Count(curve.footprint()),
+            size_cell(curve, curve.footprint()),
             Cell::Number(curve.miss_ratio_least(), 4),
         ];
         match exact.filter(|exact| *exact != curve).map(|exact| exact.deviation(curve)) {
@@ -202,8 +207,12 @@ fn methods(curves: &[Curve]) -> Table {
 }
 
 fn chart(curves: &[Curve]) -> Chart {
-    let mut chart = Chart::new("Miss ratio of LRU", &format!("cache size, {}", curves[0].unit), "miss ratio");
-    chart.x.scale = Scale::Log;
+    let (label, scale) = match curves[0].unit {
+        Unit::Objects => ("cache size, objects", Scale::Log),
+        Unit::Bytes => ("cache size", Scale::Bytes),
+    };
+    let mut chart = Chart::new("Miss ratio of LRU", label, "miss ratio");
+    chart.x.scale = scale;
     for curve in curves {
         let points = curve.thinned(TOLERANCE_DRAWN).points;
         let drawn = points.iter().filter(|point| point.size > 0);

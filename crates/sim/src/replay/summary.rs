@@ -9,7 +9,7 @@ use super::probe::ServerInfo;
 use super::tally::{Counts, Kind, Latencies, PENALTY_US_MAX, Tally};
 use super::windows::{Window, sum};
 use crate::PENALTY_UNKNOWN_US;
-use crate::report::{Cell, Chart, Part, Report, Scale, Table};
+use crate::report::{Cell, Chart, Part, Report, Scale, Table, grouped, rounded};
 
 /// The percentiles in the report.
 const QUANTILES: [(&str, f64); 5] =
@@ -69,7 +69,7 @@ fn facts(options: &Options, found: &ServerInfo, collected: &Collected, fed: &Fed
         "pace",
         match options.pace {
             Pace::Closed => "closed loop".to_owned(),
-            Pace::Rate(rate) => format!("open loop, {rate} requests/s"),
+            Pace::Rate(rate) => format!("open loop, {} requests/s", rounded(rate, 6)),
             Pace::Speed(speed) => format!("open loop, {speed} times the trace's own speed"),
         },
     );
@@ -82,23 +82,23 @@ fn facts(options: &Options, found: &ServerInfo, collected: &Collected, fed: &Fed
         fact("read-through", format!("penalties times {}, {servers}{stated}", through.penalty_scale));
     }
     if options.load {
-        fact("loaded first", format!("{} keys", fed.keys_loaded));
+        fact("loaded first", format!("{} keys", grouped(fed.keys_loaded)));
     }
     if let Some(warmup) = options.warmup {
         fact(
             "warm-up",
             match warmup {
-                Warmup::Requests(requests) => format!("{requests} requests"),
+                Warmup::Requests(requests) => format!("{} requests", grouped(requests)),
                 Warmup::Time(time) => format!("{} s", time.as_secs_f64()),
             },
         );
     }
-    fact("measured", format!("{:.3} s", collected.measured_s));
+    fact("measured", format!("{} s", rounded(collected.measured_s, 3)));
     facts
 }
 
 fn us(ns: f64) -> Cell {
-    Cell::Number(ns / 1000.0, 1)
+    Cell::Rounded(ns / 1000.0, 3)
 }
 
 fn totals(collected: &Collected) -> Table {
@@ -121,13 +121,13 @@ fn totals(collected: &Collected) -> Table {
     let errors: u64 = counts.answers.iter().map(|answers| answers.refused).sum();
     table.row(vec![
         Cell::Count(counts.requests()),
-        Cell::Number(collected.measured_s, 3),
-        Cell::Number(counts.requests() as f64 / seconds, 0),
-        counts.hit_ratio().map_or(Cell::Empty, |ratio| Cell::Number(ratio, 6)),
-        Cell::Count(counts.bytes_out),
-        Cell::Count(counts.bytes_in),
-        Cell::Number(counts.bytes_out as f64 / seconds, 0),
-        Cell::Number(counts.bytes_in as f64 / seconds, 0),
+        Cell::Rounded(collected.measured_s, 3),
+        Cell::Rounded(counts.requests() as f64 / seconds, 3),
+        counts.hit_ratio().map_or(Cell::Empty, |ratio| Cell::Number(ratio, 4)),
+        Cell::Bytes(counts.bytes_out as f64),
+        Cell::Bytes(counts.bytes_in as f64),
+        Cell::Bytes(counts.bytes_out as f64 / seconds),
+        Cell::Bytes(counts.bytes_in as f64 / seconds),
         Cell::Count(errors),
     ]);
     table
@@ -172,7 +172,7 @@ fn read_through(total: &Tally) -> Table {
     let mut table = Table::new("read-through", &columns);
     let counts = &total.counts;
     let mut row = |name: &str, count: u64, seconds: f64, latencies: Option<&Latencies>| {
-        let mut cells = vec![Cell::Text(name.to_owned()), Cell::Count(count), Cell::Number(seconds, 3)];
+        let mut cells = vec![Cell::Text(name.to_owned()), Cell::Count(count), Cell::Rounded(seconds, 3)];
         cells.extend(latencies.map_or(vec![Cell::Empty; QUANTILES.len() + 2], latency_cells));
         table.row(cells);
     };
@@ -217,12 +217,12 @@ fn pace(options: &Options, collected: &Collected) -> Table {
     let requests = counts.requests();
     table.row(vec![
         match options.pace {
-            Pace::Rate(rate) => Cell::Number(rate, 0),
+            Pace::Rate(rate) => Cell::Rounded(rate, 6),
             _ => Cell::Empty,
         },
-        Cell::Number(requests as f64 / collected.measured_s.max(1e-9), 0),
+        Cell::Rounded(requests as f64 / collected.measured_s.max(1e-9), 3),
         Cell::Count(counts.late),
-        Cell::Number(counts.late as f64 / requests.max(1) as f64, 6),
+        Cell::Number(counts.late as f64 / requests.max(1) as f64, 4),
         Cell::Count(counts.unsent),
         us(counts.lag_ns_max as f64),
     ]);
@@ -251,7 +251,7 @@ fn faults(faults: &Faults) -> Vec<Part> {
 }
 
 fn verification(counts: &Counts) -> Table {
-    let mut table = Table::new("values read", &["found right", "could not be messages"]);
+    let mut table = Table::new("values read", &["found right", "could not be told"]);
     table.row(vec![Cell::Count(counts.verified), Cell::Count(counts.unverified)]);
     table
 }
@@ -267,8 +267,10 @@ fn notices(options: &Options, found: &ServerInfo, collected: &Collected, fed: &F
         notices.push("The server was away for too long and was given up.".to_owned());
     }
     if options.read_through.is_some() && !fed.fields.penalties {
-        notices
-            .push(format!("The source knows no penalties: {PENALTY_UNKNOWN_US} us are taken for each miss."));
+        notices.push(format!(
+            "The source knows no penalties: {} us are taken for each miss.",
+            grouped(PENALTY_UNKNOWN_US.into())
+        ));
     }
     let resp = found.protocol == Protocol::Resp;
     if counts.of(Kind::Cas).all() > 0 {
@@ -289,13 +291,12 @@ fn notices(options: &Options, found: &ServerInfo, collected: &Collected, fed: &F
         notices.push(text);
     }
     if options.spread {
-        notices.push(
-            "Requests of a key went over any connection: stale values could not be messages.".to_owned(),
-        );
+        notices
+            .push("Requests of a key went over any connection: stale values could not be told.".to_owned());
     }
     if collected.ledger_forgotten > 0 {
         notices.push(format!(
-            "There were more keys than are remembered ({}): some stale values could not be messages.",
+            "There were more keys than are remembered ({}): some stale values could not be told.",
             options.verify_keys
         ));
     }
@@ -312,10 +313,10 @@ fn over_time(seconds: &[Second]) -> Vec<Part> {
     for second in seconds {
         table.row(vec![
             Cell::Count(second.second),
-            Cell::Number(rate(second), 0),
-            second.counts.hit_ratio().map_or(Cell::Empty, |ratio| Cell::Number(ratio, 6)),
-            Cell::Number(second.p50_us, 1),
-            Cell::Number(second.p99_us, 1),
+            Cell::Rounded(rate(second), 3),
+            second.counts.hit_ratio().map_or(Cell::Empty, |ratio| Cell::Number(ratio, 4)),
+            Cell::Rounded(second.p50_us, 3),
+            Cell::Rounded(second.p99_us, 3),
             Cell::Count(errors_of(&second.counts)),
         ]);
     }
@@ -339,13 +340,13 @@ fn over_gets(options: &Options, windows: &[Window]) -> Vec<Part> {
         return Vec::new();
     }
     let cells = |from: Cell, window: &Window| {
-        let number = |value: Option<f64>, decimals| value.map_or(Cell::Empty, |v| Cell::Number(v, decimals));
+        let rounded = |value: Option<f64>| value.map_or(Cell::Empty, |ms| Cell::Rounded(ms, 3));
         vec![
             from,
             Cell::Count(window.gets),
-            number(window.hit_ratio(), 6),
-            number(window.service_ms(), 4),
-            number(window.waited_ms(), 4),
+            window.hit_ratio().map_or(Cell::Empty, |ratio| Cell::Number(ratio, 4)),
+            rounded(window.service_ms()),
+            rounded(window.waited_ms()),
         ]
     };
     let columns = |first| [first, "gets", "hit ratio", "service time ms", "waited ms"];

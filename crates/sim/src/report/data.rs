@@ -2,6 +2,9 @@
 
 use serde::{Serialize, Serializer};
 
+/// Below this, every whole number is exact in 64 bits of floating point: 2^53.
+const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+
 /// One cell of a table. In JSON it is a string, a number or null; NaN and infinity become null.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
@@ -11,6 +14,9 @@ pub enum Cell {
     Count(u64),
     /// A number with this many decimals, aligned right.
     Number(f64, usize),
+    /// A number that is measured or computed, aligned right; shown with this many significant digits to people, and as
+    /// it is in files.
+    Rounded(f64, usize),
     /// A number of bytes, aligned right; shown with a unit of powers of 1024 to people, and as it is in files.
     Bytes(f64),
     /// An empty cell.
@@ -22,7 +28,12 @@ impl Serialize for Cell {
         match self {
             Cell::Text(text) => to.serialize_str(text),
             Cell::Count(count) => to.serialize_u64(*count),
-            Cell::Number(number, _) | Cell::Bytes(number) => to.serialize_f64(*number),
+            Cell::Bytes(bytes) if bytes.fract() == 0.0 && bytes.abs() < EXACT_MAX => {
+                to.serialize_i64(*bytes as i64)
+            }
+            Cell::Number(number, _) | Cell::Rounded(number, _) | Cell::Bytes(number) => {
+                to.serialize_f64(*number)
+            }
             Cell::Empty => to.serialize_none(),
         }
     }
@@ -67,6 +78,8 @@ pub enum Scale {
     Linear,
     /// Powers of ten. Values at or below zero are left out.
     Log,
+    /// Numbers of bytes, as powers of two. Values at or below zero are left out.
+    Bytes,
 }
 
 /// An axis.

@@ -163,7 +163,9 @@ fn table(page: &mut String, at: usize, shown: &Table) {
             let class = if numeric.get(column) == Some(&true) { " class=\"number\"" } else { "" };
             let value = match cell {
                 Cell::Count(count) => format!(" data-value=\"{count}\""),
-                Cell::Number(number, _) | Cell::Bytes(number) if number.is_finite() => {
+                Cell::Number(number, _) | Cell::Rounded(number, _) | Cell::Bytes(number)
+                    if number.is_finite() =>
+                {
                     format!(" data-value=\"{number}\"")
                 }
                 _ => String::new(),
@@ -205,7 +207,7 @@ fn picture(page: &mut String, at: usize, shown: &Chart) {
              data-frame=\"{left} {top} {right} {bottom}\">\n{}</svg>",
             plot.elements
         );
-        let axis = |(scale, from, to): (Scale, f64, f64)| json!([scale == Scale::Log, from, to]);
+        let axis = |(scale, from, to): (Scale, f64, f64)| json!([scale != Scale::Linear, from, to]);
         axes.get_or_insert_with(Vec::new).push(json!([axis(plot.x.ends()), axis(plot.y.ends())]));
     }
     let series: Vec<_> = shown
@@ -216,7 +218,9 @@ fn picture(page: &mut String, at: usize, shown: &Chart) {
             json!({ "name": curve.name, "points": points, "stacked": curve.style == Style::Stacked })
         })
         .collect();
-    let data = json!({ "x": shown.x.label, "y": shown.y.label, "axes": axes, "series": series });
+    let bytes = shown.x.scale == Scale::Bytes;
+    let data =
+        json!({ "x": shown.x.label, "bytes": bytes, "y": shown.y.label, "axes": axes, "series": series });
     // The data is an attribute, because the content of a script element would need another kind of escape.
     let _ = writeln!(page, "<div class=\"tip\" hidden data-chart=\"{}\"></div>", escaped(&data.to_string()));
     page.push_str("</div>\n</section>\n");

@@ -10,14 +10,15 @@ mod chart;
 mod data;
 mod html;
 mod look;
-pub(crate) mod number;
+mod number;
 mod scale;
 mod svg;
 mod text;
 
 pub use data::{Axis, Cell, Chart, Part, Report, Scale, Series, Style, Table};
 pub(crate) use look::SHOWN_MAX;
-pub use number::{grouped, size};
+pub(crate) use number::size_in_full;
+pub use number::{grouped, rounded, size};
 
 #[cfg(test)]
 mod tests;

@@ -31,6 +31,24 @@ pub(super) fn decimal(number: f64, decimals: usize) -> String {
     }
 }
 
+/// A number with this many significant digits and groups of three digits: `12,300`, `1.23`, `0.000120`.
+pub(super) fn significant(number: f64, digits: usize) -> String {
+    let text = format!("{number:.*e}", digits.clamp(1, 17) - 1);
+    let exponent = text.split_once('e').and_then(|(_, exponent)| exponent.parse::<i32>().ok());
+    match (exponent, text.parse()) {
+        (Some(exponent), Ok(rounded)) if number.is_finite() && number != 0.0 => {
+            decimal(rounded, (digits as i32 - 1 - exponent).max(0) as usize)
+        }
+        _ => decimal(number, 0),
+    }
+}
+
+/// A number for a sentence: as many significant digits, without zeros at the end of the decimals. With three digits
+/// `12,300`, `0.68`, `32`.
+pub fn rounded(number: f64, digits: usize) -> String {
+    trimmed(&significant(number, digits)).to_owned()
+}
+
 /// A number of bytes with three digits, in the unit that suits it: `0 bytes`, `1.93 MiB`, `24 GiB`.
 pub fn size(bytes: f64) -> String {
     if !bytes.is_finite() {
@@ -51,6 +69,12 @@ pub fn size(bytes: f64) -> String {
         _ => 2,
     };
     format!("{} {}", trimmed(&decimal(scaled, decimals)), units[unit])
+}
+
+/// A number of bytes as [`size`] shows it, and in full: `1.93 MiB (2,023,751 bytes)`.
+pub(crate) fn size_in_full(bytes: u64) -> String {
+    let short = size(bytes as f64);
+    if bytes < 1024 { short } else { format!("{short} ({} bytes)", grouped(bytes)) }
 }
 
 /// A short form, exact to four digits: `0.05`, `250`, `20k`, `1.5M`, `2e-7`.

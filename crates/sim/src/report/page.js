@@ -34,9 +34,14 @@
     header.querySelector("button").addEventListener("click", () => sort(header));
   }
 
-  // Numbers as on the axes, with five digits.
-  const shown = (value) => {
+  // Numbers as on the axes, with five digits; bytes in powers of 1024.
+  const shown = (value, isBytes) => {
     const size = Math.abs(value);
+    if (isBytes) {
+      const power = size < 1024 ? 0 : Math.min(4, Math.floor(Math.log2(size) / 10));
+      const digits = { maximumSignificantDigits: power ? 3 : 15 };
+      return `${(value / 1024 ** power).toLocaleString("en", digits)} ${["bytes", "KiB", "MiB", "GiB", "TiB"][power]}`;
+    }
     if (size !== 0 && (size < 1e-4 || size >= 1e15)) return value.toExponential(3);
     return value.toLocaleString("en", { maximumSignificantDigits: size >= 1e5 ? 15 : 5, maximumFractionDigits: 6 });
   };
@@ -149,9 +154,9 @@
         if (!found) return hide();
         const name = document.createElement("b");
         name.textContent = found.series.name;
-        const line = (label, value) => {
+        const line = (label, value, isBytes) => {
           const row = document.createElement("div");
-          row.textContent = `${label}: ${shown(value)}`;
+          row.textContent = `${label}: ${shown(value, isBytes)}`;
           return row;
         };
         const rows = found.series.stacked
@@ -159,7 +164,7 @@
             .map(([series]) => [series.name, series.points.find(([x]) => x === found.x)])
             .filter(([, point]) => point).map(([label, point]) => line(label, point[1]))
           : [line(data.y, found.y)];
-        tip.replaceChildren(...(found.series.stacked ? [] : [name]), line(data.x, found.x), ...rows);
+        tip.replaceChildren(...(found.series.stacked ? [] : [name]), line(data.x, found.x, data.bytes), ...rows);
         tip.hidden = false;
         place(found.cx, found.series.stacked ? py : found.cy);
         guide.setAttribute("d", `M${found.cx} ${top}V${bottom}`);

@@ -5,7 +5,7 @@ use std::ops::Range;
 use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
 
 use super::data::Scale;
-use super::number::short;
+use super::number::{short, size};
 
 /// Maximum number of marks of an axis.
 const MARKS_MAX: usize = 12;
@@ -14,7 +14,7 @@ const MARKS_MAX: usize = 12;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Division {
     scale: Scale,
-    /// Lowest and highest value; on a logarithmic axis their powers of ten.
+    /// Lowest and highest value; on an axis that is not linear their powers of ten.
     from: f64,
     to: f64,
     /// Positions and labels of the marks.
@@ -66,6 +66,7 @@ impl Division {
         match scale {
             Scale::Linear => linear(low, high, reach, marks),
             Scale::Log => logarithmic(low, high, marks),
+            Scale::Bytes => binary(low, high, marks),
         }
     }
 
@@ -94,7 +95,8 @@ impl Division {
 
     fn laid_out(scale: Scale, from: f64, to: f64, marks: Vec<f64>) -> Division {
         let mut axis = Division { scale, from, to, marks: Vec::new() };
-        axis.marks = marks.iter().map(|&value| (axis.position(value), short(value))).collect();
+        let label = if scale == Scale::Bytes { size } else { short };
+        axis.marks = marks.iter().map(|&value| (axis.position(value), label(value))).collect();
         axis
     }
 }
@@ -118,11 +120,11 @@ impl Ranged for Division {
 }
 
 fn inner(scale: Scale, value: f64) -> f64 {
-    if scale == Scale::Log { libm::log10(value) } else { value }
+    if scale == Scale::Linear { value } else { libm::log10(value) }
 }
 
 fn outer(scale: Scale, value: f64) -> f64 {
-    if scale == Scale::Log { libm::pow(10.0, value) } else { value }
+    if scale == Scale::Linear { value } else { libm::pow(10.0, value) }
 }
 
 /// The smallest of 1, 2 or 5 times a power of ten that is not below `least`.
@@ -173,4 +175,22 @@ fn logarithmic(low: f64, high: f64, marks: usize) -> Division {
     let inside = |value: &f64| value.is_normal() && (low - 1e-9..=high + 1e-9).contains(&libm::log10(*value));
     let marks: Vec<f64> = all.filter(inside).take(4 * MARKS_MAX).collect();
     Division::laid_out(Scale::Log, low, high, marks)
+}
+
+/// Marks are powers of two: each one, or one in 2, 5, 10 or a multiple of 10.
+fn binary(low: f64, high: f64, marks: usize) -> Division {
+    let (low, high) = if high - low < 1e-6 { (low - 0.5, high + 0.5) } else { (low, high) };
+    let power = libm::log10(2.0);
+    let least = (high - low) / power / marks as f64;
+    let step = [1.0, 2.0, 5.0].into_iter().find(|step| *step >= least);
+    let step = step.unwrap_or(10.0 * libm::ceil(least / 10.0)) * power;
+    let first = libm::ceil(low / step - 1e-9);
+    let count = (libm::floor(high / step + 1e-9) - first + 1.0).clamp(0.0, 4.0 * MARKS_MAX as f64) as usize;
+    let all = (0..count).map(|n| libm::exp2(libm::round((first + n as f64) * step / power)));
+    let mut marks: Vec<f64> = all.filter(|value| value.is_normal()).collect();
+    if marks.len() < 2 {
+        marks = vec![libm::pow(10.0, low), libm::pow(10.0, high)];
+        marks.retain(|value| value.is_normal());
+    }
+    Division::laid_out(Scale::Bytes, low, high, marks)
 }

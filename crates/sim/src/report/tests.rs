@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::number::{decimal, grouped, short, size};
+use super::number::{decimal, grouped, rounded, short, significant, size};
 use super::text::Screen;
 use super::*;
 
@@ -133,6 +133,29 @@ fn numbers_are_grouped_shortened_and_never_nan() {
 }
 
 #[test]
+fn measured_numbers_have_the_digits_that_mean_something() {
+    let cases = [
+        (0.0, "0"),
+        (56.946337697410215, "56.9"),
+        (1234567.0, "1,230,000"),
+        (999.6, "1,000"),
+        (0.00004092, "0.0000409"),
+        (-2.0, "-2.00"),
+        (f64::NAN, "-"),
+        (f64::INFINITY, "-"),
+    ];
+    for (number, shown) in cases {
+        assert_eq!(significant(number, 3), shown);
+    }
+    assert_eq!([32.0, 0.68, 10_000.0].map(|number| rounded(number, 3)), ["32", "0.68", "10,000"]);
+    let mut table = Table::new("", &["us"]);
+    table.row(vec![Cell::Rounded(366.646_464, 3)]);
+    assert!(text::table(&table, Screen::Plain).contains(" 367\n"));
+    assert_eq!(table.to_csv(), "us\n366.646464\n");
+    assert!(serde_json::to_string(&table).is_ok_and(|json| json.contains("366.646464")));
+}
+
+#[test]
 fn a_table_is_aligned_and_fits_a_narrow_terminal() {
     let mut table = Table::new("T", &["policy", "requests", "ratio"]);
     table.row(vec![Cell::Text("lru".into()), Cell::Count(1_234_567), Cell::Number(0.5, 3)]);
@@ -158,6 +181,18 @@ fn json_holds_every_point_and_null_for_what_is_no_number() {
     let json: serde_json::Value = serde_json::from_str(&sample().to_json()).unwrap();
     assert_eq!(json["parts"][2]["table"]["rows"][10][2], serde_json::Value::Null);
     assert_eq!(json["parts"][3]["chart"]["series"][0]["points"].as_array().unwrap().len(), 16);
+}
+
+#[test]
+fn an_axis_of_bytes_is_marked_in_powers_of_two() {
+    let mut chart = Chart::new("C", "cache size", "y");
+    chart.x.scale = Scale::Bytes;
+    chart.line("", vec![(4.0 * 1048576.0, 1.0), (2.0 * 1073741824.0, 0.5)]);
+    let svg = chart.to_svg();
+    for mark in ["4 MiB", "64 MiB", "1 GiB"] {
+        assert!(svg.contains(&format!(">{mark}</text>")), "{mark}: {svg}");
+    }
+    assert!(!svg.contains("M</text>"));
 }
 
 #[test]
@@ -246,7 +281,7 @@ fn value() -> impl Strategy<Value = f64> {
 fn chart() -> impl Strategy<Value = Chart> {
     let style = prop::sample::select(vec![Style::Line, Style::Points, Style::Stacked, Style::Bars]);
     let series = (style, prop::collection::vec((value(), value()), 0..6));
-    let scale = || prop::sample::select(vec![Scale::Linear, Scale::Log]);
+    let scale = || prop::sample::select(vec![Scale::Linear, Scale::Log, Scale::Bytes]);
     (scale(), scale(), prop::collection::vec(series, 0..4)).prop_map(|(x, y, all)| {
         let mut chart = Chart::new("any", "x", "y");
         (chart.x.scale, chart.y.scale) = (x, y);
@@ -292,7 +327,7 @@ fn numbers_of_bytes_have_the_unit_that_suits_them() {
     table.row(vec![Cell::Bytes(1536.0)]);
     assert!(text::table(&table, Screen::Plain).contains("1.5 KiB"));
     assert_eq!(table.to_csv(), "DRAM bytes\n1536\n");
-    assert!(serde_json::to_string(&table).is_ok_and(|json| json.contains("1536.0")));
+    assert!(serde_json::to_string(&table).is_ok_and(|json| json.contains("[1536]")));
 }
 
 #[test]

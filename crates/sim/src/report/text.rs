@@ -6,7 +6,7 @@ use std::io::IsTerminal;
 use comfy_table::{CellAlignment, ContentArrangement, LineStyle, TableStyle};
 
 use super::data::{Cell, Chart, Part, Report, Series, Table};
-use super::number::{decimal, grouped, size};
+use super::number::{decimal, grouped, significant, size};
 
 /// Bars of a sparkline, from low to high.
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -72,6 +72,7 @@ pub(super) fn cell(cell: &Cell) -> String {
         Cell::Text(text) => one_line(text),
         Cell::Count(count) => grouped(*count),
         Cell::Number(number, decimals) => decimal(*number, *decimals),
+        Cell::Rounded(number, digits) => significant(*number, *digits),
         Cell::Bytes(bytes) => size(*bytes),
         Cell::Empty => String::new(),
     }
@@ -81,7 +82,10 @@ pub(super) fn cell(cell: &Cell) -> String {
 pub(super) fn is_numeric(table: &Table, column: usize) -> bool {
     let mut cells = table.rows.iter().filter_map(|row| row.get(column));
     let words = cells.clone().any(|cell| matches!(cell, Cell::Text(_)));
-    !words && cells.any(|cell| matches!(cell, Cell::Count(_) | Cell::Number(..) | Cell::Bytes(_)))
+    !words
+        && cells.any(|cell| {
+            matches!(cell, Cell::Count(_) | Cell::Number(..) | Cell::Rounded(..) | Cell::Bytes(_))
+        })
 }
 
 /// Replaces control characters, which could move a terminal's cursor, with spaces.
@@ -125,8 +129,10 @@ pub(super) fn csv(table: &Table) -> String {
     let fields = |cell: &Cell| match cell {
         Cell::Text(text) => text.clone(),
         Cell::Count(count) => count.to_string(),
-        Cell::Number(number, _) | Cell::Bytes(number) if number.is_finite() => number.to_string(),
-        Cell::Number(..) | Cell::Bytes(_) | Cell::Empty => String::new(),
+        Cell::Number(number, _) | Cell::Rounded(number, _) | Cell::Bytes(number) if number.is_finite() => {
+            number.to_string()
+        }
+        Cell::Number(..) | Cell::Rounded(..) | Cell::Bytes(_) | Cell::Empty => String::new(),
     };
     let records = std::iter::once(table.columns.clone())
         .chain(table.rows.iter().map(|row| row.iter().map(fields).collect::<Vec<_>>()));

@@ -2,7 +2,7 @@
 
 use super::{Counts, OpsRule, Outcome, PolicyAtSize, Rules, Run, Unit};
 use crate::policy::larder;
-use crate::report::{Axis, Cell, Chart, Part, Report, SHOWN_MAX, Scale, Table, grouped, size};
+use crate::report::{Axis, Cell, Chart, Part, Report, SHOWN_MAX, Scale, Table, grouped, size, size_in_full};
 use larder_cache::Objective;
 
 /// The policy with which others are compared.
@@ -105,7 +105,7 @@ impl View<'_> {
         fact("requests", grouped(outcome.requests), false);
         fact("keys", grouped(outcome.keys), false);
         if outcome.fields.sizes {
-            fact("items of all keys", size(outcome.bytes as f64), false);
+            fact("items of all keys", size_in_full(outcome.bytes), false);
         }
         fact("trace", outcome.source.clone(), true);
         fact("sizes count", outcome.unit.name().to_owned(), rules.unit.is_none());
@@ -178,6 +178,14 @@ impl View<'_> {
     fn run(&self, policy: &str, capacity: u64) -> Option<&Run> {
         let is_it = |cell: &&PolicyAtSize| cell.policy == policy && cell.capacity == capacity;
         self.outcome.cells.iter().find(is_it)?.run.as_ref().ok()
+    }
+
+    /// A cache size, or what is used of it, as a cell.
+    fn amount(&self, amount: u64) -> Cell {
+        match self.outcome.unit {
+            Unit::Objects => Cell::Count(amount),
+            Unit::Bytes => Cell::Bytes(amount as f64),
+        }
     }
 
     /// The cache size with its share of the trace.
@@ -303,7 +311,7 @@ impl View<'_> {
         for cell in &self.outcome.cells {
             let mut row = vec![
                 Cell::Text(cell.policy.clone()),
-                Cell::Count(cell.capacity),
+                self.amount(cell.capacity),
                 number(self.share(cell.capacity).map(|share| share * 100.0), 3),
             ];
             row.extend(cell.run.as_ref().map_or(Vec::new(), |run| self.numbers(run)));
@@ -319,24 +327,27 @@ impl View<'_> {
         vec![
             Cell::Count(counts.gets),
             Cell::Count(counts.hits),
-            number(counts.hit_ratio(), 5),
-            number(counts.miss_ratio(), 5),
-            number(counts.byte_hit_ratio(), 5),
-            number(counts.service_us(self.rules.hit_us), 1),
+            number(counts.hit_ratio(), 4),
+            number(counts.miss_ratio(), 4),
+            number(counts.byte_hit_ratio(), 4),
+            counts.service_us(self.rules.hit_us).map_or(Cell::Empty, |us| Cell::Rounded(us, 3)),
             Cell::Count(run.items),
-            Cell::Count(run.used),
-            Cell::Number(run.metadata_bits, 2),
-            Cell::Count(run.metadata_bytes()),
+            self.amount(run.used),
+            Cell::Rounded(run.metadata_bits, 3),
+            Cell::Bytes(run.metadata_bytes() as f64),
             Cell::Count(counts.evictions),
             Cell::Count(counts.expired),
-            Cell::Number(run.took.as_secs_f64(), 2),
+            Cell::Rounded(run.took.as_secs_f64(), 3),
         ]
     }
 
     /// A curve per policy over the sizes.
     fn curve(&self, title: &str, y: &str, value: &dyn Fn(&Run) -> Option<f64>) -> Chart {
         let mut chart = Chart::new(title, "", y);
-        chart.x = Axis { label: format!("cache size, {}", self.outcome.unit.name()), scale: Scale::Log };
+        chart.x = match self.outcome.unit {
+            Unit::Objects => Axis { label: "cache size, objects".to_owned(), scale: Scale::Log },
+            Unit::Bytes => Axis { label: "cache size".to_owned(), scale: Scale::Bytes },
+        };
         for policy in self.ranked() {
             let of_policy = self.outcome.cells.iter().filter(|cell| cell.policy == policy);
             let points =
@@ -350,7 +361,10 @@ impl View<'_> {
     fn over_time(&self) -> Option<Chart> {
         let capacities = self.capacities();
         let capacity = *capacities.get(capacities.len() / 2)?;
-        let title = format!("Hit ratio over time at {} {}", capacity, self.outcome.unit.name());
+        let title = match self.outcome.unit {
+            Unit::Objects => format!("Hit ratio over time at {} objects", grouped(capacity)),
+            Unit::Bytes => format!("Hit ratio over time at {}", size(capacity as f64)),
+        };
         let mut chart = Chart::new(&title, "requests", "hit ratio");
         for policy in self.ranked() {
             let points = self.run(policy, capacity).map(|run| points_over_time(run, self.outcome.requests));

@@ -3,7 +3,7 @@
 use hdrhistogram::Histogram;
 
 use crate::progress::Progress;
-use crate::report::{Cell, Chart, Part, Report, Scale, Series, Style, Table};
+use crate::report::{Cell, Chart, Part, Report, Scale, Series, Style, Table, grouped, rounded, size};
 use crate::{CHUNK_REQUESTS, Op, Request, Source, SourceError};
 
 /// Popularity is counted over at most this many initial requests.
@@ -136,14 +136,17 @@ impl StreamCounts {
 
     fn facts(&self, counts: &[u64], source: &dyn Source) -> Vec<(String, String)> {
         let mut facts = vec![
-            ("requests".to_owned(), self.requests.to_string()),
-            ("duration s".to_owned(), self.last_s.to_string()),
-            (format!("keys in the first {} requests", self.keys.len()), counts.len().to_string()),
-            ("mean item bytes".to_owned(), format!("{:.1}", self.item_bytes / self.requests.max(1) as f64)),
+            ("requests".to_owned(), grouped(self.requests)),
+            ("duration".to_owned(), format!("{} s", grouped(self.last_s.into()))),
+            (
+                format!("keys in the first {} requests", grouped(self.keys.len() as u64)),
+                grouped(counts.len() as u64),
+            ),
+            ("mean item".to_owned(), size(self.item_bytes / self.requests.max(1) as f64)),
         ];
         if self.last_s > 0 {
             let rate = self.requests as f64 / f64::from(self.last_s);
-            facts.push(("mean requests per s".to_owned(), format!("{rate:.0}")));
+            facts.push(("mean rate".to_owned(), format!("{} requests/s", rounded(rate, 3))));
         }
         facts.extend(source.notices().into_iter().map(|notice| ("notice".to_owned(), notice)));
         facts
@@ -164,7 +167,7 @@ impl StreamCounts {
             ["per request", "mean"].into_iter().chain(names.iter().map(String::as_str)).collect();
         let mut table = Table::new("Sizes, times to live, penalties", &columns);
         for field in &self.fields {
-            let mut row = vec![Cell::Text(field.name.to_owned()), Cell::Number(field.mean(), 1)];
+            let mut row = vec![Cell::Text(field.name.to_owned()), Cell::Rounded(field.mean(), 3)];
             row.extend(PERCENTILES.map(|p| Cell::Count(field.values.value_at_percentile(p))));
             table.row(row);
         }

@@ -519,9 +519,9 @@ fn a_check_counts_what_the_stream_holds() {
         parse("uniform:keys=100,requests=50k,reads=0.5,sizes=fixed:300,penalties=fixed:20").unwrap();
     let report = super::check(source.as_mut(), &mut Progress::new("", true)).unwrap();
     let fact = |name: &str| report.facts.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str());
-    assert_eq!(fact("requests"), Some("50000"));
-    assert_eq!(fact("keys in the first 50000 requests"), Some("100"));
-    assert_eq!(fact("mean item bytes"), Some("324.0"));
+    assert_eq!(fact("requests"), Some("50,000"));
+    assert_eq!(fact("keys in the first 50,000 requests"), Some("100"));
+    assert_eq!(fact("mean item"), Some("324 bytes"));
     let mut nothing = parse("uniform:requests=0").unwrap();
     assert!(super::check(nothing.as_mut(), &mut Progress::new("", true)).is_ok());
 }

@@ -3,7 +3,7 @@
 use larder_sim::live::{Live, LiveError, LiveSizing, Stats};
 use larder_sim::plan::{Goal, Planner, Split};
 use larder_sim::replay::Server;
-use larder_sim::report::size;
+use larder_sim::report::{grouped, rounded, size};
 
 use super::{FLASH_US, Failure, PlanArgs, show};
 
@@ -106,10 +106,10 @@ fn notices(sizing: &LiveSizing, flash: &Stats, now: Option<&Split>) -> Vec<Strin
     if sizing.flash_bytes > 0.0 {
         notices.push(format!(
             "flash: {} of {} lookups on it hit; {} bytes written for each byte admitted, {} reads for a hit",
-            number("hits"),
-            number("hits") + number("misses"),
-            flash.text("alwa").unwrap_or("-"),
-            flash.text("reads_per_hit").unwrap_or("-"),
+            grouped(number("hits") as u64),
+            grouped((number("hits") + number("misses")) as u64),
+            flash.number("alwa").map_or("-".to_owned(), |ratio| rounded(ratio, 3)),
+            flash.number("reads_per_hit").map_or("-".to_owned(), |ratio| rounded(ratio, 3)),
         ));
     }
     notices

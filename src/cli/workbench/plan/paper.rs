@@ -92,7 +92,7 @@ fn own_amounts(planner: &Planner) -> Table {
     let mut table = Table::new("The paper's amounts as printed, priced and timed by its equations", &columns);
     for (name, (dram_gb, flash_gb)) in NAMES.into_iter().zip(AMOUNTS) {
         let mut row = vec![Cell::Text(name.to_owned())];
-        row.extend(planner.split(dram_gb * GB, flash_gb * GB).iter().flat_map(|split| cells(split, 1)));
+        row.extend(planner.split(dram_gb * GB, flash_gb * GB).iter().flat_map(|split| cells(split, 4)));
         table.row(row);
     }
     table
@@ -110,7 +110,7 @@ fn freely(planner: &Planner) -> Result<Table, String> {
     {
         let split = if at % 2 == 0 { free.best_of_memory_alone(goal) } else { free.best(goal) };
         let mut row = vec![Cell::Text(NAMES[at].to_owned())];
-        row.extend(split.iter().flat_map(|split| cells(split, 1)));
+        row.extend(split.iter().flat_map(|split| cells(split, 4)));
         table.row(row);
     }
     Ok(table)

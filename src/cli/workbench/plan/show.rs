@@ -1,12 +1,14 @@
 //! The report of a plan.
 
-use larder_sim::plan::{Frontier, GB, Goal, Model, Planner, Prices, Split, frontier};
-use larder_sim::report::{Cell, Chart, Part, Report, Scale, Table, size};
+use larder_sim::plan::{Frontier, Goal, Model, Planner, Prices, Split, frontier};
+use larder_sim::report::{Cell, Chart, Part, Report, Scale, Table, rounded, size};
 
 /// Number of budgets at which the front is computed.
 const BUDGETS: u32 = 40;
 /// Maximum number of rows of the front in a table; the chart shows all.
 const FRONT_ROWS: usize = 14;
+/// Digits of a price, which a flag gives.
+const PRICE_DIGITS: usize = 6;
 
 /// The plan: the best splits for each goal, their dependence on prices, and the front.
 /// `machines` are evaluated first, each with a title.
@@ -22,9 +24,9 @@ pub(super) fn report(
         let mut rows = table(title, "levels");
         let alone = planner.split(machine.dram_bytes, 0.0);
         if machine.flash_bytes > 0.0 {
-            add(&mut rows, "DRAM and flash", Some(machine), decimals(planner));
+            add(&mut rows, "DRAM and flash", Some(machine));
         }
-        add(&mut rows, "DRAM alone", alone.as_ref(), decimals(planner));
+        add(&mut rows, "DRAM alone", alone.as_ref());
         report.parts.push(Part::Table(rows));
     }
     for goal in goals {
@@ -33,7 +35,7 @@ pub(super) fn report(
         report.parts.push(Part::Table(sensitivity(planner, *goal)?));
     }
     let front = frontier(planner, BUDGETS);
-    report.parts.push(Part::Table(front_table(&front, decimals(planner))));
+    report.parts.push(Part::Table(front_table(&front)));
     report.parts.push(Part::Chart(front_chart(&front)));
     Ok(report)
 }
@@ -45,25 +47,32 @@ fn facts(planner: &Planner) -> Vec<(String, String)> {
     let mut facts = vec![
         ("popularity", format!("{}; {}", curve.source, curve.method)),
         ("footprint", size(curve.footprint() as f64)),
-        ("mean item", format!("{:.0} bytes of key and value", model.item_bytes)),
-        ("prices", format!("DRAM {} per GiB, flash {} per GiB", prices.dram_per_gb, prices.flash_per_gb)),
+        ("mean item", format!("{} bytes of key and value", rounded(model.item_bytes, 3))),
+        (
+            "prices",
+            format!(
+                "DRAM {} per GiB, flash {} per GiB",
+                rounded(prices.dram_per_gb, PRICE_DIGITS),
+                rounded(prices.flash_per_gb, PRICE_DIGITS)
+            ),
+        ),
         (
             "latencies",
             format!(
                 "network {} us one way, DRAM {} us, flash {} us, back end {} us",
-                rounded(latencies.network_us),
-                rounded(latencies.dram_us),
-                rounded(latencies.flash_us),
-                rounded(latencies.backend_us)
+                rounded(latencies.network_us, 3),
+                rounded(latencies.dram_us, 3),
+                rounded(latencies.flash_us, 3),
+                rounded(latencies.backend_us, 3)
             ),
         ),
         (
             "overheads",
             format!(
                 "{} bytes per item in DRAM; per item on flash {} bytes of flash, {} of DRAM",
-                rounded(overheads.dram_item_bytes),
-                rounded(overheads.flash_item_bytes),
-                rounded(overheads.flash_index_bytes)
+                rounded(overheads.dram_item_bytes, 3),
+                rounded(overheads.flash_item_bytes, 3),
+                rounded(overheads.flash_index_bytes, 3)
             ),
         ),
     ];
@@ -79,41 +88,32 @@ fn facts(planner: &Planner) -> Vec<(String, String)> {
     facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// Rounds to a tenth, and drops a decimal of 0.
-fn rounded(us: f64) -> f64 {
-    (us * 10.0).round() / 10.0
-}
-
-/// The decimals of money needed to tell costs apart; more decimals for smaller data.
-fn decimals(planner: &Planner) -> usize {
-    match planner.curve().footprint() as f64 / GB {
-        gb if gb >= 100.0 => 1,
-        gb if gb >= 1.0 => 3,
-        gb if gb >= 0.01 => 5,
-        _ => 8,
-    }
-}
-
 /// The columns of a split.
 pub(super) const COLUMNS: [&str; 6] =
     ["DRAM bytes", "flash bytes", "DRAM hits %", "all hits %", "cost", "latency us"];
 
-/// The cells of a split, with its cost to `decimals` decimals.
-pub(super) fn cells(split: &Split, decimals: usize) -> Vec<Cell> {
+/// The cells of a split, with this many digits of its cost and latency.
+pub(super) fn cells(split: &Split, digits: usize) -> Vec<Cell> {
     vec![
         Cell::Bytes(split.dram_bytes),
         Cell::Bytes(split.flash_bytes),
         Cell::Number(split.hit_ratio_dram * 100.0, 2),
         Cell::Number(split.hit_ratio * 100.0, 2),
-        Cell::Number(split.cost, decimals),
-        Cell::Number(split.latency_us, 1),
+        Cell::Rounded(split.cost, digits),
+        Cell::Rounded(split.latency_us, digits),
     ]
 }
 
+/// What a flag gives, without groups of digits, because programs look tables up by their titles.
+fn given(amount: f64) -> f64 {
+    (amount * 1e6).round() / 1e6
+}
+
+/// The title of the table that answers a goal.
 fn named(goal: Goal) -> String {
     match goal {
-        Goal::Sla(us) => format!("Cheapest at a mean latency of at most {us} us"),
-        Goal::Budget(budget) => format!("Fastest for at most {budget}"),
+        Goal::Sla(us) => format!("Cheapest at a mean latency of at most {} us", given(us)),
+        Goal::Budget(budget) => format!("Fastest for at most {}", given(budget)),
     }
 }
 
@@ -122,10 +122,10 @@ fn table(title: &str, first: &str) -> Table {
     Table::new(title, &columns)
 }
 
-fn add(table: &mut Table, name: &str, split: Option<&Split>, decimals: usize) {
+fn add(table: &mut Table, name: &str, split: Option<&Split>) {
     let mut row = vec![Cell::Text(name.to_owned())];
     match split {
-        Some(split) => row.extend(cells(split, decimals)),
+        Some(split) => row.extend(cells(split, 3)),
         None => row.extend([const { Cell::Empty }; COLUMNS.len()]),
     }
     table.row(row);
@@ -133,9 +133,8 @@ fn add(table: &mut Table, name: &str, split: Option<&Split>, decimals: usize) {
 
 fn answers(planner: &Planner, goal: Goal) -> Table {
     let mut answers = table(&named(goal), "levels");
-    let decimals = decimals(planner);
-    add(&mut answers, "DRAM and flash", planner.best(goal).as_ref(), decimals);
-    add(&mut answers, "DRAM alone", planner.best_of_memory_alone(goal).as_ref(), decimals);
+    add(&mut answers, "DRAM and flash", planner.best(goal).as_ref());
+    add(&mut answers, "DRAM alone", planner.best_of_memory_alone(goal).as_ref());
     answers
 }
 
@@ -151,7 +150,7 @@ fn verdict(planner: &Planner, goal: Goal) -> String {
             };
             match goal {
                 Goal::Sla(_) => {
-                    format!("This cannot be reached: the least latency{bounded} is {least:.1} us.")
+                    format!("This cannot be reached: the least latency{bounded} is {} us.", rounded(least, 3))
                 }
                 Goal::Budget(_) => {
                     "This cannot be reached: the least that must be bought costs more.".to_owned()
@@ -161,9 +160,9 @@ fn verdict(planner: &Planner, goal: Goal) -> String {
         (Some(_), None) => "DRAM alone cannot reach this within the limits.".to_owned(),
         (Some(both), Some(alone)) if both == alone => "Flash brings nothing here.".to_owned(),
         (Some(both), Some(alone)) => match goal {
-            Goal::Sla(_) => format!("DRAM alone costs {:.2} times as much.", alone.cost / both.cost),
+            Goal::Sla(_) => format!("DRAM alone costs {} times as much.", rounded(alone.cost / both.cost, 3)),
             Goal::Budget(_) => {
-                format!("DRAM alone takes {:.2} times as long.", alone.latency_us / both.latency_us)
+                format!("DRAM alone takes {} times as long.", rounded(alone.latency_us / both.latency_us, 3))
             }
         },
     }
@@ -185,17 +184,17 @@ fn sensitivity(planner: &Planner, goal: Goal) -> Result<Table, String> {
             flash_per_gb: model.prices.flash_per_gb * flash,
         };
         let other = Planner::new(Model { prices, ..*model }, planner.curve())?;
-        add(&mut rows, name, other.best(goal).as_ref(), decimals(planner));
+        add(&mut rows, name, other.best(goal).as_ref());
     }
     Ok(rows)
 }
 
-fn front_table(front: &Frontier, decimals: usize) -> Table {
+fn front_table(front: &Frontier) -> Table {
     let mut rows = table("Pareto front: nothing is both cheaper and faster", "levels");
     for (name, splits) in [("DRAM and flash", &front.two_levels), ("DRAM alone", &front.memory_alone)] {
         let every = splits.len().div_ceil(FRONT_ROWS).max(1);
         for split in splits.iter().step_by(every) {
-            add(&mut rows, name, Some(split), decimals);
+            add(&mut rows, name, Some(split));
         }
     }
     rows

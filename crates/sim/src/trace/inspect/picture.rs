@@ -3,7 +3,7 @@
 use super::inspector::{Distribution, Inspector, KeyFindings};
 use super::keys::{KEYS_EXACT_MAX, Window};
 use super::skew;
-use crate::report::{Cell, Chart, Part, Report, Scale, Style, Table};
+use crate::report::{Cell, Chart, Part, Report, Scale, Style, Table, grouped, rounded, size_in_full};
 use crate::{Op, Source};
 
 /// The quantiles of a table, in percent.
@@ -52,33 +52,40 @@ fn facts(found: &Inspector, keys: &KeyFindings) -> Vec<(String, String)> {
     let mut fact = |name: &str, value: String| facts.push((name.to_owned(), value));
     let about = if keys.exact { "" } else { " (estimated)" };
     let percent = |part: u64, whole: u64| 100.0 * part as f64 / whole.max(1) as f64;
-    fact("requests", found.requests.to_string());
-    fact("keys", format!("{}{about}", keys.keys));
-    fact("requests per key", format!("{:.2}", found.requests as f64 / keys.keys.max(1) as f64));
+    fact("requests", grouped(found.requests));
+    fact("keys", format!("{}{about}", grouped(keys.keys)));
+    fact("requests per key", rounded(found.requests as f64 / keys.keys.max(1) as f64, 3));
     fact(
         "one-hit wonders",
-        format!("{} ({:.1} % of the keys){about}", keys.one_hit_keys, percent(keys.one_hit_keys, keys.keys)),
+        format!(
+            "{} ({:.1} % of the keys){about}",
+            grouped(keys.one_hit_keys),
+            percent(keys.one_hit_keys, keys.keys)
+        ),
     );
     match keys.zipf {
         Some(zipf) => fact("Zipf theta", format!("{:.3} (R^2 {:.3})", zipf.theta, zipf.r_squared)),
         None => fact("Zipf theta", "too few keys are asked for twice to tell".to_owned()),
     }
     if found.fields.sizes {
-        fact("footprint", format!("{} bytes{about}", keys.footprint_bytes));
-        fact("traffic", format!("{} bytes", found.bytes));
+        fact("footprint", format!("{}{about}", size_in_full(keys.footprint_bytes)));
+        fact("traffic", size_in_full(found.bytes));
     }
     if found.fields.times {
         let rate = found.requests as f64 / f64::from(found.last_s.max(1));
-        fact("time span", format!("{} s", found.last_s));
-        fact("rate", format!("{rate:.1} requests per second"));
+        fact("time span", format!("{} s", grouped(found.last_s.into())));
+        fact("rate", format!("{} requests per second", rounded(rate, 3)));
     }
     if found.fields.ttls {
         let with = found.ttl_s.histogram.len();
-        fact("requests with a TTL", format!("{with} ({:.1} %)", percent(with, found.requests)));
+        fact("requests with a TTL", format!("{} ({:.1} %)", grouped(with), percent(with, found.requests)));
     }
     if found.fields.penalties {
         let with = found.penalty_us.histogram.len();
-        fact("requests with a penalty", format!("{with} ({:.1} %)", percent(with, found.requests)));
+        fact(
+            "requests with a penalty",
+            format!("{} ({:.1} %)", grouped(with), percent(with, found.requests)),
+        );
     }
     facts
 }
@@ -110,7 +117,7 @@ fn distributions(found: &Inspector) -> Option<Table> {
         ("penalty where there is one, us", &found.penalty_us),
     ];
     for (name, of) in rows.iter().filter(|(_, of)| !of.histogram.is_empty()) {
-        let mut row = vec![Cell::Text((*name).to_owned()), Cell::Number(of.mean(), 1)];
+        let mut row = vec![Cell::Text((*name).to_owned()), Cell::Rounded(of.mean(), 3)];
         row.extend(QUANTILES.iter().map(|&q| Cell::Count(of.histogram.value_at_percentile(q))));
         table.row(row);
     }
@@ -147,7 +154,7 @@ fn windows_table(found: &Inspector) -> Table {
             Cell::Count(window.keys_so_far as u64),
         ];
         if found.fields.sizes {
-            row.push(Cell::Count(window.bytes as u64));
+            row.push(Cell::Bytes(window.bytes));
         }
         table.row(row);
     }

@@ -159,8 +159,8 @@ fn the_report_has_its_facts_tables_and_pictures() {
     });
     let report = report_of(requests.collect());
     let fact = |name: &str| &report.facts.iter().find(|(found, _)| found == name).unwrap().1;
-    assert_eq!(fact("requests"), "20000");
-    assert_eq!(fact("time span"), "1999 s");
+    assert_eq!(fact("requests"), "20,000");
+    assert_eq!(fact("time span"), "1,999 s");
     assert!(report.parts.contains(&Part::Text("Notice: something is odd".to_owned())));
     let charts: Vec<&str> = report
         .parts
