@@ -50,6 +50,7 @@ fn main() -> ExitCode {
             Err(Failure::Usage(what)) => fail(STATUS_USAGE, &what),
             Err(Failure::Failed(what)) => fail(STATUS_FAILED, &what),
             Err(Failure::Unreachable(what)) => fail(STATUS_UNREACHABLE, &what),
+            Err(Failure::Interrupted(status, what)) => fail(status, &what),
         },
         Err(error) => fail(STATUS_USAGE, &error.to_string()),
     }

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -70,6 +71,15 @@ def begin(server, *arguments):
     command = REPLAY + ["--server", server, "--json", "-"] + list(arguments)
     return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                             text=True)
+
+
+def is_at_work(process):
+    """Whether a process waits for signals and has used a third of a second of processor time."""
+    with open("/proc/%d/status" % process.pid, encoding="ascii") as file:
+        caught = int(re.search(r"SigCgt:\s*(\w+)", file.read()).group(1), 16)
+    with open("/proc/%d/stat" % process.pid, encoding="ascii") as file:
+        ticks = sum(int(field) for field in file.read().rsplit(")", 1)[1].split()[11:13])
+    return caught >> (signal.SIGTERM - 1) & 1 and ticks > os.sysconf("SC_CLK_TCK") / 3
 
 
 def replay(server, *arguments):
@@ -227,6 +237,51 @@ class Replay(Case):
         self.assertEqual(played.status, 1)
         self.assertEqual(played.wrong(), {"wrong bytes": 1000})
         self.assertIn("1000 x wrong bytes", played.errors)
+
+    def ended_by(self, signal_number, begun, *arguments):
+        """What a command reports that a signal ends once `begun` is true: (status, report, errors)."""
+        process = subprocess.Popen([LARDER, *arguments, "--json", "-"], stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(process.kill)
+        support.until(lambda: begun(process), "the command has begun")
+        process.send_signal(signal_number)
+        output, errors = process.communicate(timeout=RUN_SECONDS_MAX)
+        return process.returncode, json.loads(output) if output else None, errors
+
+    def check_incomplete(self, report):
+        """The report says in its title and first of all facts that it is incomplete."""
+        report = report.get("report", report)
+        self.assertTrue(report["title"].endswith(" (incomplete)"), report["title"])
+        self.assertEqual(report["facts"][0][0], "incomplete")
+        self.assertRegex(report["facts"][0][1], r"^interrupted after [1-9][\d,]* (requests|reads)")
+
+    def test_an_interrupted_replay_reports_what_it_has(self):
+        for number, status in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+            server = support.Server(LARDER + " serve")
+            self.addCleanup(server.__exit__)
+            found, report, errors = self.ended_by(
+                number, lambda _, server=server: self.wait_until_asked(server, 1000) or True, "replay", "--server",
+                "127.0.0.1:%d" % server.port, "--workload", ZIPFIAN % "1g", "--rate", "5000", "--read-through", *LOAD)
+            self.assertEqual(found, status, errors)
+            self.assertRegex(errors, r"^larder: interrupted after [\d,]+ requests: the report is incomplete\n$")
+            self.check_incomplete(report)
+            self.assertGreater(tables_of(report)["totals"][0]["requests"], 0)
+
+    def test_an_interrupted_simulation_or_curve_reports_what_it_has(self):
+        for number, status in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+            for words in (["simulate", "--policies", "lru,sieve", "--sizes", "100"], ["mrc"]):
+                with self.subTest(words=words, status=status):
+                    found, report, errors = self.ended_by(number, is_at_work, *words, "--workload", ZIPFIAN % "1g")
+                    self.assertEqual(found, status, errors)
+                    self.assertRegex(errors, r"^larder: interrupted after [\d,]+ re\w+, [\d.]+ % of the trace: ")
+                    self.check_incomplete(report)
+
+    def test_a_simulation_that_is_interrupted_before_it_begins_reports_nothing(self):
+        # The sizes are shares, so the keys are counted first.
+        found, report, errors = self.ended_by(signal.SIGINT, is_at_work, "simulate", "--policies", "lru", "--sizes",
+                                              "1%", "--workload", ZIPFIAN % "1g")
+        self.assertEqual((found, report), (130, None))
+        self.assertEqual(errors, "larder: interrupted before anything was measured\n")
 
     def test_a_command_line_that_cannot_be_obeyed(self):
         for arguments in (["--workload", ZIPFIAN % "1k", "--rate", "5", "--speed", "2"],

@@ -33,4 +33,4 @@ pub mod trace;
 pub mod workload;
 
 pub use request::{Fields, Op, PENALTY_UNKNOWN_US, Request};
-pub use source::{CHUNK_REQUESTS, Limited, Source, SourceError};
+pub use source::{CHUNK_REQUESTS, Limited, Source, SourceError, Stoppable};

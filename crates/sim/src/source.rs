@@ -1,6 +1,9 @@
 //! Sources of requests.
 
 use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 use crate::{Fields, Request};
 
@@ -60,6 +63,49 @@ pub trait Source: Send {
     /// Remarks for the user, such as "the file is truncated" or "3 lines were skipped".
     fn notices(&self) -> Vec<String> {
         Vec::new()
+    }
+}
+
+/// Another source, which ends early when a flag is set.
+pub struct Stoppable {
+    inner: Box<dyn Source>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Stoppable {
+    /// The requests of `inner` until `stop` is set.
+    pub fn new(inner: Box<dyn Source>, stop: Arc<AtomicBool>) -> Stoppable {
+        Stoppable { inner, stop }
+    }
+}
+
+impl Source for Stoppable {
+    fn fill(&mut self, into: &mut Vec<Request>, most: usize) -> Result<usize, SourceError> {
+        if self.stop.load(Relaxed) { Ok(0) } else { self.inner.fill(into, most) }
+    }
+
+    fn fields(&self) -> Fields {
+        self.inner.fields()
+    }
+
+    fn describe(&self) -> String {
+        self.inner.describe()
+    }
+
+    fn name(&self) -> String {
+        self.inner.name()
+    }
+
+    fn done_ratio(&self) -> Option<f64> {
+        self.inner.done_ratio()
+    }
+
+    fn requests_hint(&self) -> Option<u64> {
+        self.inner.requests_hint()
+    }
+
+    fn notices(&self) -> Vec<String> {
+        self.inner.notices()
     }
 }
 

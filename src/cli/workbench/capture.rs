@@ -1,8 +1,7 @@
 //! `larder capture`.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
@@ -11,9 +10,9 @@ use larder_sim::progress::Progress;
 use larder_sim::replay::{Protocol, Server};
 use larder_sim::trace::events::Teller;
 use larder_sim::trace::{self as traces, Filled, Format, Known, write};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::failure::Failure;
+use super::interrupt::Interrupt;
 use super::output::print;
 use super::source::credentials;
 use super::trace::{TargetArgs, copy};
@@ -126,13 +125,7 @@ fn spool_of(out: &Path) -> PathBuf {
 
 /// Writes what clients ask for to `spool` until it is time to stop. Returns the number of requests.
 fn listen(args: &CaptureArgs, capture: &mut Capture, spool: &Path) -> Result<u64, Failure> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        // A second one ends the program, also while the trace is written.
-        let registered = signal_hook::flag::register_conditional_shutdown(signal, 1, stop.clone())
-            .and_then(|_| signal_hook::flag::register(signal, stop.clone()));
-        registered.map_err(|error| Failure::Failed(format!("cannot wait for signals: {error}")))?;
-    }
+    let interrupt = Interrupt::wait()?;
     let mut progress = Progress::new("capture", args.quiet);
     let mut writer = write::Writer::create(spool, Format::Csv, capture.fields(), true)?;
     let (began, mut requests, mut chunk) = (Instant::now(), 0u64, Vec::new());
@@ -140,7 +133,7 @@ fn listen(args: &CaptureArgs, capture: &mut Capture, spool: &Path) -> Result<u64
     let mut goes_on = true;
     while goes_on && requests < most {
         goes_on = capture.take(&mut chunk)
-            && !stop.load(Ordering::Relaxed)
+            && !interrupt.stop.load(Ordering::Relaxed)
             && args.lasts.is_none_or(|lasts| began.elapsed() < lasts);
         if !goes_on {
             capture.end(&mut chunk);

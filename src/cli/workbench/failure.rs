@@ -11,6 +11,8 @@ pub(crate) enum Failure {
     Failed(String),
     /// A server could not be reached: one line.
     Unreachable(String),
+    /// A signal has ended the work: the exit status, and one line.
+    Interrupted(u8, String),
 }
 
 impl From<SourceError> for Failure {

@@ -1,10 +1,12 @@
 //! The commands of the workbench: `capture`, `trace`, `workload`, `replay`, `simulate`, `mrc`, `plan`, `top`.
 //!
 //! Each command is one file with its flags and the presentation of its result. `source`, `output` and `values` hold
-//! the flags and parsers that the commands share. The crate `larder-sim` does the computing.
+//! the flags and parsers that the commands share, `interrupt` the signals that end them early. The crate `larder-sim`
+//! does the computing.
 
 mod capture;
 mod failure;
+mod interrupt;
 mod mrc;
 mod output;
 mod plan;

@@ -8,6 +8,7 @@ use larder_sim::progress::Progress;
 use larder_sim::report::{Cell, Chart, Part, Report, Scale, Table, grouped, size as size_shown};
 
 use super::failure::Failure;
+use super::interrupt::Interrupt;
 use super::output::{OutputArgs, write};
 use super::source::SourceArgs;
 use super::values::{count, size};
@@ -58,13 +59,28 @@ pub(super) struct MrcArgs {
 
 /// Runs the command.
 pub(super) fn run(mut args: MrcArgs) -> Result<(), Failure> {
-    let (name, curves, notices) = args.curves()?;
-    let report = args.report(&name, &curves, &notices)?;
+    let interrupt = Interrupt::wait()?;
+    let Analysed { name, curves, notices, done_ratio } = args.curves(&interrupt)?;
+    let mut report = args.report(&name, &curves, &notices)?;
+    let ended = interrupt.mark(&mut report, (curves[0].requests, "reads"), done_ratio)?;
     if let Some(path) = args.output.json.take() {
         let saved: Vec<Curve> = curves.iter().map(|curve| curve.thinned(TOLERANCE_SAVED)).collect();
         args.output.quiet |= write(Path::new(&path), &to_json(&report, &saved))?;
     }
-    args.output.deliver(&report)
+    args.output.deliver(&report)?;
+    ended.map_or(Ok(()), Err)
+}
+
+/// The curves of a source.
+struct Analysed {
+    /// The name of the source in a title.
+    name: String,
+    /// The curves, at least one.
+    curves: Vec<Curve>,
+    /// Remarks.
+    notices: Vec<String>,
+    /// How much of the source was read, from 0 to 1, if known.
+    done_ratio: Option<f64>,
 }
 
 impl MrcArgs {
@@ -79,9 +95,8 @@ impl MrcArgs {
         methods
     }
 
-    /// The name of the source in a title, the curves, and remarks.
-    fn curves(&self) -> Result<(String, Vec<Curve>, Vec<String>), Failure> {
-        let mut source = self.source.open()?;
+    fn curves(&self, interrupt: &Interrupt) -> Result<Analysed, Failure> {
+        let mut source = interrupt.ends(self.source.open()?);
         let by_trace = if source.fields().sizes { Unit::Bytes } else { Unit::Objects };
         let unit = self.unit.unwrap_or(by_trace);
         let mut analyses = Vec::new();
@@ -107,7 +122,8 @@ impl MrcArgs {
             let notice = analysis.check_sample().map_err(|why| Failure::Failed(format!("{name}: {why}")))?;
             notices.extend(notice);
         }
-        Ok((source.name(), analyses.iter().map(|analysis| analysis.curve(&name)).collect(), notices))
+        let curves = analyses.iter().map(|analysis| analysis.curve(&name)).collect();
+        Ok(Analysed { name: source.name(), curves, notices, done_ratio: source.done_ratio() })
     }
 
     fn report(&self, name: &str, curves: &[Curve], notices: &[String]) -> Result<Report, Failure> {

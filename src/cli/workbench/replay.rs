@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use larder_sim::replay::{self, CasAs, Options, Pace, Protocol, ReadThrough, Server, Verify, Warmup};
 
 use super::failure::Failure;
+use super::interrupt::Interrupt;
 use super::output::OutputArgs;
 use super::source::{SourceArgs, credentials};
 use super::values::count;
@@ -31,7 +32,8 @@ pub(super) struct ReplayArgs {
 }
 
 const AFTER_HELP: &str = "Exit status: 0 nothing was wrong; 1 values were wrong or the server misbehaved; 2 the server \
-could not be reached, or was given up; 64 the command line cannot be obeyed.";
+could not be reached, or was given up; 64 the command line cannot be obeyed; 129, 130 or 143 a signal has ended the \
+replay, and the report says after how many requests.";
 
 /// The server to drive.
 #[derive(Args)]
@@ -169,15 +171,23 @@ enum VerifyArg {
 pub(super) fn run(args: ReplayArgs) -> Result<(), Failure> {
     let options = options(&args)?;
     let open = || args.source.open();
-    let outcome = replay::run(options, &open).map_err(|failure| match failure {
-        replay::Failure::Unreachable(text) => Failure::Unreachable(text),
-        replay::Failure::Failed(text) => Failure::Failed(text),
-    })?;
+    let interrupt = Interrupt::wait()?;
+    let mut outcome =
+        replay::run(options, &open, interrupt.stop.clone()).map_err(|failure| match failure {
+            replay::Failure::Unreachable(text) => Failure::Unreachable(text),
+            replay::Failure::Failed(text) => Failure::Failed(text),
+        })?;
+    let requests = outcome.counts.requests();
+    let ended = interrupt.mark(&mut outcome.report, (requests, "requests"), None)?;
     args.output.deliver(&outcome.report)?;
-    match outcome.complaint() {
-        Some(complaint) if outcome.given_up => Err(Failure::Unreachable(complaint)),
-        Some(complaint) => Err(Failure::Failed(complaint)),
-        None => Ok(()),
+    match (ended, outcome.complaint()) {
+        (Some(Failure::Interrupted(status, ended)), Some(complaint)) => {
+            Err(Failure::Interrupted(status, format!("{ended}; {complaint}")))
+        }
+        (Some(ended), _) => Err(ended),
+        (None, Some(complaint)) if outcome.given_up => Err(Failure::Unreachable(complaint)),
+        (None, Some(complaint)) => Err(Failure::Failed(complaint)),
+        (None, None) => Ok(()),
     }
 }
 

@@ -7,6 +7,7 @@ use larder_sim::progress::Progress;
 use larder_sim::simulate::{self as simulation, OpsRule, Rules, Size, Unit, Warmup};
 
 use super::failure::Failure;
+use super::interrupt::Interrupt;
 use super::output::OutputArgs;
 use super::source::SourceArgs;
 use super::values::{count, objective};
@@ -79,16 +80,20 @@ enum OpsName {
 /// Runs the command.
 pub(super) fn run(args: SimulateArgs) -> Result<(), Failure> {
     // Clap guarantees that there is a source, so opening it fails only for reasons of the source itself.
-    let open = || args.source.open();
+    let interrupt = Interrupt::wait()?;
+    let open = || Ok(interrupt.ends(args.source.open()?));
     let rules = args.rules();
     let mut progress = Progress::new("simulate", args.output.quiet);
     let outcome = simulation::run(&open, &rules, &mut progress);
     progress.finish();
     let outcome = outcome?;
-    args.output.deliver(&simulation::report(&outcome, &rules))?;
-    match outcome.error {
-        Some(error) => Err(Failure::Failed(format!("after {} requests: {error}", outcome.requests))),
-        None => Ok(()),
+    let mut report = simulation::report(&outcome, &rules);
+    let ended = interrupt.mark(&mut report, (outcome.requests, "requests"), outcome.done_ratio)?;
+    args.output.deliver(&report)?;
+    match (ended, outcome.error) {
+        (Some(ended), _) => Err(ended),
+        (None, Some(error)) => Err(Failure::Failed(format!("after {} requests: {error}", outcome.requests))),
+        (None, None) => Ok(()),
     }
 }
 

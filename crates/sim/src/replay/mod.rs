@@ -40,6 +40,7 @@ mod windows;
 mod wire;
 mod worker;
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, mpsc};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -63,7 +64,8 @@ use self::wire::Wire;
 use self::worker::Worker;
 use crate::{Source, SourceError};
 
-/// Replays a source against a server. `open` opens the source, once for each pass.
+/// Replays a source against a server. `open` opens the source, once for each pass. The run ends early when `stop` is
+/// set, by the caller or by a limit of the options.
 ///
 /// # Errors
 /// Options that cannot be obeyed, a source that cannot be opened, or a server that is unreachable at the start.
@@ -71,6 +73,7 @@ use crate::{Source, SourceError};
 pub fn run(
     options: Options,
     open: &(dyn Fn() -> Result<Box<dyn Source>, SourceError> + Sync),
+    stop: Arc<AtomicBool>,
 ) -> Result<Outcome, Failure> {
     options::check(&options).map_err(Failure::Failed)?;
     let first = open()?;
@@ -90,7 +93,7 @@ pub fn run(
         values: Values::new(options.verify),
         began_unix_s: since_1970.as_secs(),
     };
-    let shared = Arc::new(Shared::new(options, wire, since_1970.as_nanos() as u64));
+    let shared = Arc::new(Shared::new(options, wire, since_1970.as_nanos() as u64, stop));
     let failed = |error: std::io::Error| Failure::Failed(format!("cannot start a thread: {error}"));
     let (messages, collected) = mpsc::channel();
     let mut queues = Vec::new();

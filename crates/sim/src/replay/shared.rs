@@ -1,5 +1,6 @@
 //! The state shared by the threads of a run.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::time::Instant;
@@ -23,7 +24,7 @@ pub(super) struct Shared {
     /// The first version; a later run starts with a higher one.
     pub(super) version_first: u64,
     /// Whether all threads shall end.
-    pub(super) stop: AtomicBool,
+    pub(super) stop: Arc<AtomicBool>,
     /// Whether a connection with waiting requests was down for too long.
     pub(super) abandoned: AtomicBool,
     /// Requests answered so far, in all phases.
@@ -54,12 +55,12 @@ struct Gate {
 
 impl Shared {
     /// A run that starts now.
-    pub(super) fn new(options: Options, wire: Wire, version_first: u64) -> Shared {
+    pub(super) fn new(options: Options, wire: Wire, version_first: u64, stop: Arc<AtomicBool>) -> Shared {
         Shared {
             backend: options.read_through.map(Backend::new),
             wire,
             version_first,
-            stop: AtomicBool::new(false),
+            stop,
             abandoned: AtomicBool::new(false),
             answered: AtomicU64::new(0),
             healthy: AtomicUsize::new(0),
@@ -83,7 +84,7 @@ impl Shared {
             values: super::value::Values::new(options.verify),
             began_unix_s: 0,
         };
-        Shared::new(options, wire, 1)
+        Shared::new(options, wire, 1, Arc::default())
     }
 
     /// Nanoseconds since the start of the run; never 0.

@@ -175,7 +175,7 @@ fn options(server: Server) -> Options {
 
 fn play(options: Options, requests: &[Request]) -> Outcome {
     let open = || Ok(Box::new(List(requests.to_vec(), 0)) as Box<dyn Source>);
-    match run(options, &open) {
+    match run(options, &open, Arc::default()) {
         Ok(outcome) => outcome,
         Err(failure) => panic!("{failure:?}"),
     }
@@ -409,7 +409,7 @@ fn a_server_that_is_not_there_is_told_at_once() {
     let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port");
     let server = Server::Tcp { name: free.to_string(), address: free };
     let open = || Ok(Box::new(List(sets_and_gets(1, 1), 0)) as Box<dyn Source>);
-    let failure = run(options(server), &open).err();
+    let failure = run(options(server), &open, Arc::default()).err();
     let Some(Failure::Unreachable(text)) = failure else { panic!("the server is not there") };
     assert!(text.starts_with(&free.to_string()) && text.contains("--server"), "{text}");
 }
@@ -577,7 +577,7 @@ fn base64_octets(text: &str) -> Vec<u8> {
 fn options_that_cannot_be_obeyed_are_told() {
     let server = Server::Unix("/nowhere/at/all".into());
     let open = || Ok(Box::new(List(Vec::new(), 0)) as Box<dyn Source>);
-    let refused = |options: Options| match run(options, &open) {
+    let refused = |options: Options| match run(options, &open, Arc::default()) {
         Err(Failure::Failed(text) | Failure::Unreachable(text)) => text,
         Ok(_) => panic!("it ran"),
     };

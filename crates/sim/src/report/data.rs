@@ -170,6 +170,12 @@ pub struct Report {
 }
 
 impl Report {
+    /// Says in the title, and first of all facts, that the work was ended early, and `why`.
+    pub fn mark_incomplete(&mut self, why: &str) {
+        self.title += " (incomplete)";
+        self.facts.insert(0, ("incomplete".to_owned(), format!("{why}; all figures are of these alone")));
+    }
+
     /// Renders the whole report as JSON, including the points of the charts. NaN and infinity become null.
     pub fn to_json(&self) -> String {
         let mut json =

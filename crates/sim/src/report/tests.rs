@@ -331,6 +331,19 @@ fn numbers_of_bytes_have_the_unit_that_suits_them() {
 }
 
 #[test]
+fn a_report_of_interrupted_work_says_so_first() {
+    let mut report = sample();
+    report.mark_incomplete("interrupted after 7 requests");
+    let text = report.to_text();
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(
+        lines[0].ends_with(" (incomplete)") && lines[2].contains("interrupted after 7 requests"),
+        "{text}"
+    );
+    assert!(report.to_html().contains(" (incomplete)</h1>"));
+}
+
+#[test]
 fn settings_are_in_small_print() {
     let report = sample();
     let page = report.to_html();

@@ -83,6 +83,8 @@ pub struct Outcome {
     pub cells: Vec<PolicyAtSize>,
     /// Remarks of the source.
     pub notices: Vec<String>,
+    /// The share of the trace that was simulated, from 0 to 1, if known.
+    pub done_ratio: Option<f64>,
     /// The error that ended the source early, if any. Everything before it is simulated.
     pub error: Option<SourceError>,
 }
@@ -168,6 +170,7 @@ pub fn run_with(
         warmup_requests,
         cells,
         notices: finished.source.notices(),
+        done_ratio: finished.source.done_ratio(),
         error: finished.error,
     })
 }
