@@ -89,7 +89,8 @@ class Installed(unittest.TestCase):
 
     def test_the_program_has_its_debug_symbols_in_a_package_of_their_own(self):
         self.assertNotIn(b".debug_line", self.has("/usr/bin/larder"))
-        self.assertEqual(len(glob.glob(os.path.join(support.REPOSITORY, "target", "debian", "larder-dbgsym_*.ddeb"))), 1)
+        made = os.path.join(support.REPOSITORY, "target", "debian")
+        self.assertEqual(len(glob.glob(os.path.join(made, "larder-dbgsym_*.ddeb"))), 1)
 
     def test_systemd_accepts_the_units(self):
         self.has("/usr/share/larder/larder.socket")

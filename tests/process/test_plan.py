@@ -83,7 +83,14 @@ class Plan(Case):
         wire = Wire(server.port)
         self.addCleanup(wire.close)
         self.misses = read_through(wire, reads)
-        support.until(lambda: wire.stats("mrc")["state"] == "ready", lambda: wire.stats("mrc"))
+
+        def is_ready():
+            """Whether enough reads were sampled. The sample is random: one of too few of the hot keys takes longer."""
+            if wire.stats("mrc")["state"] == "ready":
+                return True
+            self.misses += read_through(wire, 10000)
+            return False
+        support.until(is_ready, lambda: wire.stats("mrc"))
         return server, wire
 
     @larder_only
@@ -276,12 +283,10 @@ class Plan(Case):
         browser.open(types.SimpleNamespace(as_uri=lambda: address), 1400)
         drawn = "document.querySelectorAll('%s path[d^=M]').length"
         rows = "document.querySelectorAll('%s tbody tr').length"
-        for script, least in ((drawn % "#history", 6), (drawn % "#curve", 1), (rows % "#sizes", 5),
+        for script, least in ((drawn % "#charts", 6), (drawn % "#curve", 1), (rows % "#sizes", 5),
                               (rows % "#leaving", 5)):
             support.until(lambda: browser.ask(script) >= least, script)
         self.assertEqual((browser.ask(drawn % "#curve"), browser.ask(rows % "#sizes")), (1, 5))
-        broken = "[...document.querySelectorAll('h2 a')].filter((a) => !document.querySelector(a.hash)).length"
-        self.assertEqual(browser.ask(broken), 0)
         self.assertLessEqual(browser.ask("document.documentElement.scrollWidth"), 1400)
         self.assertEqual(browser.complaints, [])
 

@@ -14,8 +14,8 @@ use super::values::{count, format};
 #[derive(Args)]
 pub(super) struct SourceArgs {
     /// The trace file: oracleGeneral, lcs, vscsi, Twitter's CSV, block traces of Microsoft Research, CSV with a header,
-    /// one key per line, or the lines of memcached's `watch` or Redis's `MONITOR`; optionally compressed with zstd, gzip
-    /// or xz
+    /// one key per line, or the lines of memcached's `watch` or Redis's `MONITOR`; optionally compressed with zstd,
+    /// gzip or xz
     #[arg(value_name = "TRACE", required_unless_present = "workload", conflicts_with = "workload")]
     pub(super) trace: Option<PathBuf>,
     /// Format of the trace: oracle-general, lcs, vscsi, twitter, msr, csv, keys, watch or monitor [default: detected
