@@ -37,6 +37,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 REPOSITORY = os.path.dirname(HERE)
 sys.path.insert(0, HERE)
 
+import evidence_picture as pictures  # noqa: E402
 import evidence_tables as tables  # noqa: E402
 
 DECLARED = "docs/evidence/evidence.toml"
@@ -97,7 +98,8 @@ class Evidence:
                                  "`%s`" % command_text(run), seconds_of(run, data or {}), *origin])  # fmt: skip
             text += heading + tables.table_text(RUN_COLUMNS, rows)
         plots = ["![%s](%s)" % (plot["title"], os.path.relpath(plot["file"], "docs/evidence"))
-                 for plot in self.declared.get("plot", []) if plot["run"] in self.data]  # fmt: skip
+                 for plot in self.declared.get("picture", []) + self.declared.get("plot", [])
+                 if plot["run"] in self.data]  # fmt: skip
         text += PLOTS_HEAD + "\n".join(plots) + "\n"
         rows = [[one["figure"], " ".join(one["reason"].split())] for one in self.declared.get("not_measured", [])]
         return text + NOT_MEASURED_HEAD + tables.table_text(["figure", "why"], rows)
@@ -119,6 +121,9 @@ class Evidence:
         for plot in self.declared.get("plot", []):
             if plot["run"] in self.data:
                 yield plot["file"], chart_of(plot, self.data[plot["run"]]["tables"])
+        for picture in self.declared.get("picture", []):
+            if picture["run"] in self.data:
+                yield picture["file"], pictures.bars_of(picture, self.data[picture["run"]]["tables"], tables)
 
     def stale(self):
         """What does not fit the data, as lines of text."""
@@ -147,13 +152,17 @@ class Evidence:
                 write(os.path.join(self.root, path), wanted)
         due = [(path, chart) for path, chart in self.charts()
                if not text_of(os.path.join(self.root, path)).endswith(DRAWN_FROM % digest(chart))]  # fmt: skip
-        if due and not os.path.exists(program):
-            print("%s is not there: %d plots are not drawn" % (program, len(due)))
-            return False
-        for path, chart in due:
+        due.sort(key=lambda one: "groups" not in one[1])
+        for nth, (path, chart) in enumerate(due):
             path = os.path.join(self.root, path)
             os.makedirs(os.path.dirname(path), exist_ok=True)
-            draw(program, [chart | {"file": os.path.basename(path)}], os.path.dirname(path))
+            if "groups" in chart:
+                write(path, pictures.svg(chart))
+            elif not os.path.exists(program):
+                print("%s is not there: %d plots are not drawn" % (program, len(due) - nth))
+                return False
+            else:
+                draw(program, [chart | {"file": os.path.basename(path)}], os.path.dirname(path))
             with open(path, "a", encoding="utf-8") as file:
                 file.write(DRAWN_FROM % digest(chart))
         return True
