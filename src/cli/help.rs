@@ -5,6 +5,7 @@
 
 use larder_server::settings::{Row, Settings, Takes, Topic, table};
 
+use super::examples;
 use super::file::TUNING;
 
 /// The release of memcached whose behaviour Larder follows. Wrappers read it from the first line of `-h`.
@@ -59,8 +60,9 @@ pub(super) fn for_people() -> String {
         A flag overrides the settings file (--config), and the file overrides the defaults. A flag without a\n\
         value is turned off with =false. The file is TOML with the long names as keys: memory-limit = \"4g\".\n\
         The suffixes k, m, g and t of sizes, and kb, mb, gb and tb, are powers of 1024, in either case.\n\
-        The flags of flash may stand in a table: [flash], path = \"/x:10g\", memory = \"256m\".\n"
+        The flags of flash may stand in a table: [flash], path = \"/x:10g\", memory = \"256m\".\n\n"
         .to_owned();
+    text.push_str(&examples::text("serve"));
     for (topic, title) in TOPICS {
         text.push_str(&format!("\n{title}\n"));
         for flag in table::flags().filter(|flag| flag.topic == *topic) {
@@ -94,6 +96,8 @@ pub(super) fn of_format_flash() -> String {
      Erases the flash, whatever it holds, even if it is another program's. The server must not run.\n\
      Give the flags of the server, --config FILE included: sizes of zones and memory shape the flash.\n"
         .to_owned()
+        + "\n"
+        + &examples::text("format-flash")
 }
 
 /// The text of `larder check-config --help`.
@@ -107,6 +111,8 @@ pub(super) fn of_check_config() -> String {
      --sample prints a settings file with each setting as a comment: its meaning, and its default or an example.\n\
      The exit status is 0 if nothing is wrong, else 1.\n"
         .to_owned()
+        + "\n"
+        + &examples::text("check-config")
 }
 
 /// A settings file with each setting, as a comment of what it means and its default, or an example where it has none.
@@ -165,6 +171,8 @@ pub(super) fn of_health() -> String {
      Asks the admin page of a server (default 127.0.0.1:11219) whether it is ready.\n\
      The exit status is 0 if it is, else 1; flash that is still being read, or a stop, is the reason then.\n"
         .to_owned()
+        + "\n"
+        + &examples::text("health")
 }
 
 /// The text of `larder man --help`.

@@ -7,6 +7,7 @@ use clap::{Arg, Command};
 use clap_complete::Shell;
 
 use super::error::CliError;
+use super::examples;
 use super::{Action, CHECK_CONFIG, FORMAT_FLASH, HEALTH, command, help, workbench};
 
 /// Commands that packages call.
@@ -56,7 +57,8 @@ pub(super) fn man(words: &[OsString]) -> Result<Action, CliError> {
         }
         [folder] => {
             let folder = Path::new(folder);
-            clap_mangen::generate_to(program(), folder).map_err(|error| {
+            let written = clap_mangen::generate_to(program(), folder).and_then(|()| add_sections(folder));
+            written.map_err(|error| {
                 CliError::new(format!("cannot write pages to {}: {error}", folder.display()))
             })?;
             Ok(Action::Print(String::new()))
@@ -65,6 +67,60 @@ pub(super) fn man(words: &[OsString]) -> Result<Action, CliError> {
             Err(CliError::new("'larder man' prints a page, 'larder man FOLDER' writes all pages to a folder"))
         }
     }
+}
+
+/// What the page of `serve` says of files and signals.
+const SERVE: [(&str, &[(&str, &str)]); 2] = [
+    (
+        "FILES",
+        &[
+            (
+                "/etc/larder/larder.toml",
+                "the settings of the service, where the Debian package has installed one",
+            ),
+            ("/usr/share/doc/larder", "the documents, there likewise"),
+        ],
+    ),
+    (
+        "SIGNALS",
+        &[
+            (
+                "SIGTERM, SIGINT",
+                "stop; with flash, the items in memory are written there, and a second one ends at once",
+            ),
+            ("SIGUSR1", "answer the requests that have come, for 10 seconds at most, then stop"),
+            ("SIGHUP", "read the settings file, the file of users and the certificates again"),
+        ],
+    ),
+];
+
+/// Adds examples, files, signals and further pages to the pages in a folder.
+fn add_sections(folder: &Path) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let Some(command) = name.strip_prefix("larder").and_then(|rest| rest.strip_suffix(".1")) else {
+            continue;
+        };
+        let command = command.trim_start_matches('-').replacen("trace-", "trace ", 1);
+        let mut page = std::fs::read_to_string(&path)?;
+        page.push_str(&section("EXAMPLES", examples::of(&command)));
+        if command == "serve" {
+            SERVE.iter().for_each(|(title, entries)| page.push_str(&section(title, entries)));
+        }
+        let others = if command.is_empty() { "larder\\-serve(1), larder\\-plan(1)" } else { "larder(1)" };
+        page.push_str(&format!(".SH \"SEE ALSO\"\n{others}\n"));
+        std::fs::write(&path, page)?;
+    }
+    Ok(())
+}
+
+/// A section of a page in roff: words, and what they mean. Empty without any.
+fn section(title: &str, entries: &[(&str, &str)]) -> String {
+    let safe = |text: &str| text.replace('\\', "\\\\").replace('-', "\\-");
+    let entry = |(words, what): &(&str, &str)| format!(".TP\n\\&{}\n\\&{}\n", safe(words), safe(what));
+    let entries: String = entries.iter().map(entry).collect();
+    if entries.is_empty() { entries } else { format!(".SH {title}\n{entries}") }
 }
 
 /// `larder completions SHELL`: the script that the shell reads.

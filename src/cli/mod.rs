@@ -5,6 +5,7 @@
 
 mod check;
 mod error;
+mod examples;
 mod extended;
 mod file;
 mod health;

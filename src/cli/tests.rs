@@ -534,6 +534,26 @@ fn the_overview_names_every_command() {
 }
 
 #[test]
+fn man_pages_have_examples_and_name_signals_and_files() {
+    let folder = std::env::temp_dir().join(format!("larder-man-{}", std::process::id()));
+    std::fs::create_dir(&folder).unwrap();
+    assert_eq!(printed(&["larder", "man", folder.to_str().unwrap()]), "");
+    let page = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
+    for command in ["serve", "check-config", "trace-inspect", "plan", "top"] {
+        let text = page(&format!("larder-{command}.1"));
+        let line = format!(
+            ".SH EXAMPLES\n.TP\n\\&larder {}",
+            command.replace("trace-", "trace ").replace('-', "\\-")
+        );
+        assert!(text.contains(&line) && text.contains("larder(1)"), "{text}");
+    }
+    for section in ["FILES", "SIGNALS", "\"SEE ALSO\""] {
+        assert_eq!(page("larder-serve.1").matches(&format!(".SH {section}\n")).count(), 1, "{section}");
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
 fn a_memcached_command_line_starts_a_server() {
     for words in [
         &["larder", "-p", "5", "-m", "100"][..],

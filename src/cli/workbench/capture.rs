@@ -56,11 +56,7 @@ pub(super) struct CaptureArgs {
 
 const AFTER_HELP: &str = "\
 Keys become numbers: the trace has no text of a key, and values are never seen. The size of an item that a read has
-missed is that of a later store of its key.
-
-  larder capture cache-1:11211 --for 5m -o cache-1.csv.zst
-  larder mrc cache-1.csv.zst
-  larder plan --trace cache-1.csv.zst --dram 4g --flash 20g
+missed is that of a later store of its key. `larder mrc` and `larder plan` read the trace.
 
 memcached and Larder tell by `watch`, which slows them down little; what they leave out is counted. Redis and Valkey
 tell by MONITOR, which can take a half of their throughput.";

@@ -21,10 +21,11 @@ mod workload;
 use std::ffi::OsString;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Parser, Subcommand};
+use clap::{Command, FromArgMatches, Parser, Subcommand};
 
 pub(crate) use self::failure::Failure;
 use self::output::print;
+use super::examples;
 
 /// The words that start a command of the workbench.
 pub(crate) const COMMANDS: &[&str] =
@@ -58,8 +59,21 @@ enum Workbench {
 }
 
 /// The commands for clap.
-pub(super) fn commands() -> clap::Command {
+pub(super) fn commands() -> Command {
     <Words as clap::CommandFactory>::command()
+}
+
+/// A command, all of whose subcommands have their examples in their help. `path` = its own words, without `larder`.
+pub(super) fn with_examples(command: Command, path: &str) -> Command {
+    let names: Vec<String> = command.get_subcommands().map(|one| one.get_name().to_owned()).collect();
+    let command = names.into_iter().fold(command, |command, name| {
+        let path = format!("{path} {name}");
+        command.mut_subcommand(&name, |one| with_examples(one, path.trim_start()))
+    });
+    let parts = [command.get_after_help().map(ToString::to_string).unwrap_or_default(), examples::text(path)];
+    let parts: Vec<&str> = parts.iter().map(|part| part.trim_end()).filter(|part| !part.is_empty()).collect();
+    let help = parts.join("\n\n");
+    if help.is_empty() { command } else { command.after_help(help) }
 }
 
 /// An error of the command line in one line, which says what to do. `words` are those that were given.
@@ -94,7 +108,8 @@ fn one_line(error: &clap::Error, words: &[OsString]) -> String {
 /// Runs a command of the workbench. `words` are the command and what follows it.
 pub(crate) fn run(words: &[OsString]) -> Result<(), Failure> {
     let all = std::iter::once(OsString::from("larder")).chain(words.iter().cloned());
-    let words = match Words::try_parse_from(all) {
+    let parsed = with_examples(commands(), "").try_get_matches_from(all);
+    let words = match parsed.and_then(|found| Words::from_arg_matches(&found)) {
         Ok(words) => words,
         Err(asked) if !asked.use_stderr() => {
             print(&asked.to_string())?;
