@@ -1,8 +1,11 @@
 """Databases of RESP: what is stored in one is in no other, by whatever way it is looked for."""
 
+import os
 import random
 import signal
+import threading
 
+import packets
 from flash_support import MEMORY_MIB, FlashCase
 from process_support import Case, larder_only
 from resp_support import ask, command, receive
@@ -126,11 +129,147 @@ class Databases(Case, Doors):
         self.assertTrue(refused(ask(one, b"COPY", b"k", b"k", b"DB", b"1"), b"the same"))
         self.assertEqual((ask(zero, b"GET", b"k"), ask(self.database(server, 7), b"GET", b"j")), (b"v", b"v"))
 
-    def test_databases_are_not_exchanged(self):
+    def test_exchanged_databases_have_each_others_items(self):
+        server = self.server()
+        doors = [self.database(server, number) for number in range(3)]
+        text, packing = self.connection(server), self.connection(server)
+        text.ask(b"version")
+        for number, door in enumerate(doors):
+            for key in range(number + 1):
+                ask(door, b"SET", b"k%d" % key, b"%d" % number)
+        self.assertEqual(ask(doors[2], b"SWAPDB", b"0", b"1"), b"OK")
+        for connections in (doors, [self.database(server, number) for number in range(3)]):
+            self.assertEqual([ask(door, b"GET", b"k0") for door in connections], [b"1", b"0", b"2"])
+            self.assertEqual([self.keys(door) for door in connections],
+                             [[b"k0", b"k1"], [b"k0"], [b"k0", b"k1", b"k2"]])
+            self.assertEqual([ask(door, b"DBSIZE") for door in connections], [2, 1, 3])
+        for rows in (b"db0:keys=2,", b"db1:keys=1,", b"db2:keys=3,"):
+            self.assertIn(rows, ask(doors[0], b"INFO", b"keyspace"))
+        self.assertEqual(ask(doors[0], b"MOVE", b"k1", b"1"), 1)
+        self.assertEqual((ask(doors[1], b"GET", b"k1"), self.keys(doors[0])), (b"1", [b"k0"]))
+
+        # memcached's clients have database 0, whichever it is: those that are there, and new ones.
+        for connection in (text, self.connection(server)):
+            self.assertEqual(connection.ask(b"get k0 k1"), b"VALUE k0 0 1")
+            self.assertEqual((connection.line(), connection.line()), (b"1", b"END"))
+            self.assertEqual(connection.ask(b"set m 0 0 1\r\nm"), b"STORED")
+            self.assertEqual(connection.ask(b"mg m v k"), b"VA 1 km")
+            self.assertEqual(connection.line(), b"m")
+            self.assertEqual(connection.ask(b"lru_crawler metadump all"), b"OK")
+            self.assertEqual(sorted(connection.line(b"\n").split()[0] for _ in range(2)), [b"key=k0", b"key=m"])
+            self.assertEqual(connection.line(), b"END")
+            self.assertEqual(connection.ask(b"verbosity 0"), b"OK", "who has all keys may do all")
+        self.assertEqual(packets.ask(packing, packets.packet(packets.GETK, b"m")).key, b"m")
+        self.assertEqual(self.keys(doors[0]), [b"k0", b"m"])
+
+        # And back.
+        self.assertEqual(ask(doors[0], b"SWAPDB", b"1", b"0"), b"OK")
+        self.assertEqual([ask(door, b"GET", b"k0") for door in doors], [b"0", b"1", b"2"])
+        self.assertEqual(text.ask(b"get m k0"), b"VALUE k0 0 1")
+        self.assertEqual((text.line(), text.line()), (b"0", b"END"))
+        self.assertEqual(ask(doors[0], b"SWAPDB", b"2", b"0"), b"OK")
+        self.assertEqual(text.ask(b"flush_all"), b"OK", "of all databases")
+        self.assertEqual([ask(door, b"DBSIZE") for door in doors], [0, 0, 0])
+
+    def test_what_cannot_be_exchanged_is_said(self):
         connection = self.connection(self.server())
         self.assertEqual(ask(connection, b"SWAPDB", b"3", b"3"), b"OK")
-        self.assertTrue(refused(ask(connection, b"SWAPDB", b"0", b"1"), b"exchanges no databases"))
         self.assertTrue(refused(ask(connection, b"SWAPDB", b"0", b"16"), b"out of range"))
+        self.assertTrue(refused(ask(connection, b"SWAPDB", b"a", b"1"), b"invalid first DB index"))
+        self.assertTrue(refused(ask(connection, b"EVAL", b"return redis.call('SWAPDB', 0, 1)", b"0"), b"ERR"))
+        ask(connection, b"MULTI")
+        self.assertTrue(refused(ask(connection, b"SWAPDB", b"0", b"1"), b"not allowed inside a transaction"))
+        self.assertTrue(refused(ask(connection, b"EXEC"), b"EXECABORT"))
+
+    def test_an_exchange_is_a_change_for_whoever_watches_or_tracks(self):
+        server = self.server()
+        connection, other, tracker = self.connection(server), self.database(server, 1), self.connection(server)
+        ask(connection, b"SET", b"k", b"0")
+        ask(tracker, b"HELLO", b"3")
+        self.assertEqual(ask(tracker, b"CLIENT", b"TRACKING", b"ON"), b"OK")
+        self.assertEqual(ask(tracker, b"GET", b"k"), b"0")
+        ask(connection, b"WATCH", b"k")
+        self.assertEqual(ask(other, b"SWAPDB", b"0", b"1"), b"OK")
+        self.assertEqual(receive(tracker), [b"invalidate", None])
+        ask(connection, b"MULTI")
+        ask(connection, b"GET", b"k")
+        self.assertIsNone(ask(connection, b"EXEC"))
+        # What was queued before is not executed: its keys were those of the other database.
+        ask(connection, b"MULTI")
+        ask(connection, b"SET", b"k", b"1")
+        self.assertEqual(ask(other, b"SWAPDB", b"0", b"1"), b"OK")
+        self.assertTrue(refused(ask(connection, b"EXEC"), b"EXECABORT"))
+        self.assertEqual((ask(connection, b"GET", b"k"), ask(other, b"GET", b"k")), (b"0", None))
+
+    def test_requests_behind_an_exchange_see_it(self):
+        server = self.server()
+        connection, other = self.connection(server), self.database(server, 1)
+        ask(other, b"SET", b"k", b"1")
+        sent = [(b"SET", b"k", b"0"), (b"GET", b"k"), (b"SWAPDB", b"0", b"1"), (b"GET", b"k"), (b"SET", b"k", b"2"),
+                (b"MGET", b"k", b"k"), (b"SWAPDB", b"1", b"0"), (b"GET", b"k")] * 50
+        connection.send(b"".join(command(*words) for words in sent))
+        replies = [receive(connection) for _ in sent]
+        self.assertEqual(replies[:8], [b"OK", b"0", b"OK", b"1", b"OK", [b"2", b"2"], b"OK", b"0"])
+        self.assertEqual(replies[-8:], [b"OK", b"0", b"OK", b"2", b"OK", [b"2", b"2"], b"OK", b"0"])
+
+    def test_beside_requests_of_all_kinds_an_exchange_happens_at_once(self):
+        """Database 0 has one colour, and database 1 the other, whoever looks, and by whatever command."""
+        server = self.server("-t", "4")
+        doors = [self.database(server, number) for number in range(2)]
+        for door, colour in zip(doors, (b"blue", b"green")):
+            ask(door, b"MSET", b"a", colour, b"b", colour)
+        stop, wrong, looked = threading.Event(), [], [0] * 4
+
+        def look(kind):
+            connection = self.connection(server)
+            script = b"local a = redis.call('GET', 'a') redis.call('SELECT', 1) return {a, redis.call('GET', 'b')}"
+            while not stop.is_set():
+                if kind == 0:
+                    for words in ((b"MULTI",), (b"GET", b"a"), (b"SELECT", b"1"), (b"GET", b"b"), (b"SELECT", b"0")):
+                        ask(connection, *words)
+                    seen = ask(connection, b"EXEC")
+                    seen = [seen[0], seen[2]] if isinstance(seen, list) else None
+                elif kind == 1:
+                    seen = ask(connection, b"EVAL", script, b"0")
+                elif kind == 2:
+                    # It waits to be alone in the middle of its requests, and writes to database 0 before and behind.
+                    number = b"%d" % looked[kind]
+                    writes = ((b"MULTI",), (b"SET", b"w", number), (b"EXEC",), (b"SET", b"w", number),
+                              (b"EVAL", b"redis.call('SET', 'w', ARGV[1])", b"0", number), (b"SET", b"w", number))
+                    connection.send(b"".join(command(*words) for words in writes))
+                    for _ in writes:
+                        receive(connection)
+                    seen = None
+                else:
+                    connection.send(b"".join(command(b"MGET", b"a", b"b") for _ in range(8)))
+                    pairs = [receive(connection) for _ in range(8)]
+                    wrong.extend(pair for pair in pairs if pair[0] != pair[1])
+                    seen = None
+                if seen is not None and sorted(seen) != [b"blue", b"green"]:
+                    wrong.append(seen)
+                looked[kind] += 1
+
+        threads = [threading.Thread(target=look, args=(kind,)) for kind in (0, 1, 2, 2, 2, 2, 3)]
+        for thread in threads:
+            thread.start()
+        text, colours = self.connection(server), [b"blue", b"green"]
+        exchanges = 0
+        try:
+            while exchanges < 300 or min(looked) < 50:
+                self.assertEqual(ask(doors[exchanges % 2], b"SWAPDB", b"0", b"1"), b"OK")
+                exchanges += 1
+                colours.reverse()
+                # Whoever asks after the answer sees it, and nobody writes to what is database 1 now.
+                written = ask(doors[1], b"GET", b"w")
+                self.assertEqual([ask(door, b"GET", b"a") for door in doors], colours)
+                self.assertEqual(text.ask(b"get a"), b"VALUE a 0 %d" % len(colours[0]))
+                self.assertEqual((text.line(), text.line()), (colours[0], b"END"))
+                self.assertEqual(ask(doors[1], b"GET", b"w"), written)
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join()
+        self.assertEqual(wrong, [])
 
     def test_a_flush_of_another_database_leaves_watched_keys_alone(self):
         server = self.server()
@@ -202,6 +341,10 @@ class Databases(Case, Doors):
                 self.assertEqual(ask(door, b"MOVE", key, b"%d" % to), int(moves))
             elif kind < 0.98:
                 self.assertEqual(self.keys(door), sorted(twin))
+            elif kind < 0.99:
+                to = chance.randrange(4)
+                self.assertEqual(ask(door, b"SWAPDB", b"%d" % at, b"%d" % to), b"OK")
+                twins[at], twins[to] = twins[to], twins[at]
             else:
                 twin.clear()
                 self.assertEqual(ask(door, b"FLUSHDB"), b"OK")
@@ -219,6 +362,14 @@ class Kept(KeepCase, Doors):
         self.assertEqual(ask(connection, b"FLUSHDB"), b"OK")
         doors = [self.database(server, number) for number in range(3)]
         self.assertEqual([ask(door, b"GET", b"k") for door in doors], [None, b"1", b"2"])
+        self.assertEqual(ask(doors[0], b"SWAPDB", b"0", b"2"), b"OK")
+        self.assertEqual(ask(doors[0], b"SWAPDB", b"2", b"1"), b"OK")
+        for ending in (signal.SIGKILL, signal.SIGTERM):
+            server, connection = self.again(server, ending)
+            doors = [self.database(server, number) for number in range(3)]
+            self.assertEqual([ask(door, b"GET", b"k") for door in doors], [b"2", None, b"1"])
+            self.assertEqual(connection.ask(b"get k"), b"VALUE k 0 1")
+            self.assertEqual((connection.line(), connection.line()), (b"2", b"END"))
 
 
 class Flash(FlashCase, Doors):
@@ -244,6 +395,29 @@ class Flash(FlashCase, Doors):
         self.assertEqual(ask(doors[0], b"FLUSHDB"), b"OK")
         self.assertEqual([len(self.keys(door)) for door in doors], [0, 0, count // 3])
 
+    def test_a_restart_finds_exchanged_databases_or_none_of_their_items(self):
+        for recover in ("journal", "clean"):
+            with self.subTest(recover):
+                self.path = os.path.join(self.folder(), "flash")
+                options = ("--flash-recover", recover)
+                server = self.flash_server(*options)
+                doors = [self.database(server, number) for number in range(2)]
+                for number, door in enumerate(doors):
+                    self.assertEqual(ask(door, b"SET", b"k", b"%d" % number), b"OK")
+                self.assertEqual(ask(doors[0], b"SWAPDB", b"0", b"1"), b"OK")
+                server.stop()
+                server = self.flash_server(*options)
+                doors = [self.database(server, number) for number in range(2)]
+                self.assertEqual([ask(door, b"GET", b"k") for door in doors], [b"1", b"0"])
+                for _ in range(2):
+                    # What a kill leaves on flash is still of its database; in mode `clean` nothing is left.
+                    server.stop(signal.SIGKILL)
+                    server = self.flash_server(*options)
+                    doors = [self.database(server, number) for number in range(2)]
+                    for found, right in zip([ask(door, b"GET", b"k") for door in doors], (b"1", b"0")):
+                        self.assertIn(found, (right, None))
+                server.stop()
+
 
 class Tenants(TenantsCase, Doors):
     """Users with a namespace have databases of their own."""
@@ -264,6 +438,11 @@ class Tenants(TenantsCase, Doors):
         self.assertEqual(self.keys(doors["root", 0]), [b"k", b"page:k", b"page:\xff\xfe\xfd\x01k", b"shop:k",
                                                        b"shop:\xff\xfe\xfd\x01k"])
         self.assertEqual(self.keys(doors["root", 1]), [b"k"])
+        self.assertTrue(refused(ask(doors["ada", 0], b"SWAPDB", b"0", b"1"), b"a user with a namespace"))
+        for _ in range(2):
+            # The databases of others stay where they are.
+            self.assertEqual(ask(doors["root", 0], b"SWAPDB", b"0", b"1"), b"OK")
+            self.assertEqual(ask(doors["ada", 1], b"GET", b"k"), b"ada 1")
         self.assertEqual(ask(doors["ada", 1], b"MOVE", b"k", b"0"), 0)
         self.assertEqual(ask(doors["ada", 0], b"FLUSHDB"), b"OK")
         self.assertEqual([ask(doors["ada", number], b"DBSIZE") for number in range(2)], [0, 1])

@@ -528,6 +528,11 @@ impl Cache {
         Ok(())
     }
 
+    /// Clients call all items by other keys from now on: watched keys count as changed, and the listener hears of it.
+    pub fn note_exchange(&self) {
+        self.watches.note_exchange();
+    }
+
     /// How many deleted prefixes still have items: in memory, and on flash.
     pub fn deleted_prefixes(&self) -> (usize, usize) {
         let on_flash = self.demoter.as_ref().map_or(0, |demoter| demoter.flash().deleted_prefixes());

@@ -65,6 +65,7 @@ mod keeper;
 mod large_keys;
 mod lifetime_class;
 mod namespaces;
+mod note;
 mod padded;
 mod penalties;
 mod placement;

@@ -49,7 +49,7 @@ pub enum Change<'a> {
     },
     /// All items whose keys begin so were flushed.
     Prefix(&'a [u8]),
-    /// All items were flushed.
+    /// All items were flushed, or clients call them by other keys from now on.
     All,
 }
 
@@ -210,6 +210,15 @@ impl Watches {
         self.tell(Change::Key { hash, key, expiry });
     }
 
+    /// Every key may have another item than before.
+    pub(crate) fn note_exchange(&self) {
+        for table in &self.tables {
+            let mut table = table.lock().expect("no panic under this lock");
+            table.values_mut().for_each(|row| row.marks.changes += 1);
+        }
+        self.tell(Change::All);
+    }
+
     /// The items of these keys were flushed.
     pub(crate) fn note_flush(&self, is_flushed: impl Fn(&[u8]) -> bool) {
         if !self.extras.is_watched() {
@@ -246,6 +255,8 @@ mod tests {
         watches.note_flush(|key| key.starts_with(b"page:"));
         assert_eq!(watches.marks(a), Marks { changes: second.changes, flushes: 1 });
         assert_eq!(watches.marks(b), other);
+        watches.note_exchange();
+        assert_ne!(watches.marks(b), other);
         for hash in [a, a, b] {
             watches.end(hash);
         }

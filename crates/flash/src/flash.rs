@@ -323,9 +323,27 @@ impl Flash {
     /// Removes what was dropped also from what a restart finds. Waits for the device. If the prefixes find no room
     /// beside the journal, everything is dropped.
     pub fn write_prefixes(&self) {
+        self.write_state("a deleted prefix");
+    }
+
+    /// What the owner of the items has noted beside them. Empty = nothing yet, or the items are gone that had it beside
+    /// them.
+    pub fn note(&self) -> Vec<u8> {
+        self.meta.note()
+    }
+
+    /// Notes what the owner of the items wants to find beside them after a restart, up to 256 bytes. Durable when this
+    /// returns; where that is not possible, all items are dropped.
+    pub fn set_note(&self, note: &[u8]) {
+        self.meta.set_note(note);
+        self.write_state("a note");
+    }
+
+    /// Makes something durable that belongs to the items.
+    fn write_state(&self, what: &str) {
         let begun = Instant::now();
         while self.meta.is_on() {
-            match self.meta.write_prefixes() {
+            match self.meta.write_state_now() {
                 Ok(()) => return,
                 Err(DeviceError::Full(_)) if begun.elapsed() < PREFIX_WAIT_MAX => {
                     self.log.seal_all();
@@ -333,7 +351,7 @@ impl Flash {
                     std::thread::sleep(PREFIX_PAUSE);
                 }
                 Err(error) => {
-                    tracing::warn!("flash: a deleted prefix cannot be kept: {error}; everything is dropped");
+                    tracing::warn!("flash: {what} cannot be kept: {error}; everything is dropped");
                     return self.log.flush();
                 }
             }

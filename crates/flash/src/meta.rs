@@ -49,7 +49,7 @@ use crate::device::{Device, DeviceError, PAGE_BYTES, ZoneId};
 use crate::error::FlashError;
 use crate::options::Recover;
 use arc_swap::ArcSwap;
-use frame::{Body, Frame, LogState};
+use frame::{Body, Frame, LogState, NOTE_BYTES_MAX};
 use journal::{Batch, Journal, Snapshot};
 use larder_item::{PREFIX_TABLE_BYTES_MAX, PrefixFloors, PrefixesFull};
 use open::{Found, RESERVE};
@@ -112,6 +112,7 @@ pub(crate) struct MetaLog {
     ranges: Arc<RangeFloors>,
     /// The floors of deleted prefixes.
     prefixes: ArcSwap<PrefixFloors>,
+    note: Mutex<Vec<u8>>,
     next_sequence: AtomicU64,
     /// Sequences below this one may be handed out.
     ceiling: AtomicU64,
@@ -156,7 +157,7 @@ impl MetaLog {
     /// or a meta zone is broken; or the device fails.
     pub(crate) fn open(device: Arc<dyn Device>, options: MetaOptions) -> Result<Opened, FlashError> {
         let Found { start, zone, last, state, journal } = open::find_or_format(&*device, options)?;
-        let LogState { mut superblock, zones: known, prefixes, .. } = state;
+        let LogState { mut superblock, zones: known, prefixes, note, .. } = state;
         let next_sequence = superblock.next_sequence.max(superblock.flush_floor);
         superblock.next_sequence = next_sequence.saturating_add(RESERVE);
         superblock.clean = false;
@@ -194,6 +195,7 @@ impl MetaLog {
             journal: Journal::restored(&journal),
             ranges: Arc::new(ranges),
             prefixes: ArcSwap::from_pointee(prefixes),
+            note: Mutex::new(note),
             next_sequence: AtomicU64::new(next_sequence),
             ceiling: AtomicU64::new(superblock.next_sequence),
             broken: AtomicBool::new(false),
@@ -274,7 +276,7 @@ impl MetaLog {
         self.prefixes.load()
     }
 
-    /// Raises the floor of a prefix. It is durable after the next [`MetaLog::write_prefixes`]. One thread at a time
+    /// Raises the floor of a prefix. It is durable after the next [`MetaLog::write_state_now`]. One thread at a time
     /// changes the floors.
     ///
     /// # Errors
@@ -303,11 +305,23 @@ impl MetaLog {
         }
     }
 
-    /// Makes the floors of deleted prefixes durable.
+    /// What the owner of the items has noted beside them.
+    pub(crate) fn note(&self) -> Vec<u8> {
+        self.note.lock().expect("no panic under this lock").clone()
+    }
+
+    /// Notes what the owner of the items wants to find beside them, up to [`NOTE_BYTES_MAX`] bytes. It is durable after
+    /// the next [`MetaLog::write_state_now`].
+    pub(crate) fn set_note(&self, note: &[u8]) {
+        debug_assert!(note.len() <= NOTE_BYTES_MAX);
+        *self.note.lock().expect("no panic under this lock") = note.to_vec();
+    }
+
+    /// Makes the floors of deleted prefixes and the note durable.
     ///
     /// # Errors
     /// The log is broken; or the journal records leave no space for the frame ([`DeviceError::Full`]).
-    pub(crate) fn write_prefixes(&self) -> Result<(), DeviceError> {
+    pub(crate) fn write_state_now(&self) -> Result<(), DeviceError> {
         self.write_state_if_room(&mut self.writer())
     }
 
@@ -522,7 +536,7 @@ impl MetaLog {
     /// Pages of a state with the bounds of all zones and `in_force` bytes of journal records.
     fn state_pages_max(&self, writer: &Writer, in_force: usize) -> u64 {
         let entries = writer.zones.len() * ZoneBounds::ENTRIES_MAX + self.ranges.count();
-        let others = in_force + frame::prefixes_bytes(&self.prefixes());
+        let others = in_force + frame::prefixes_bytes(&self.prefixes()) + NOTE_BYTES_MAX;
         frame::pages_for(frame::state_bytes(entries, others)) as u64
     }
 
@@ -542,6 +556,7 @@ impl MetaLog {
             zones: zones.map(|(zone, bounds)| (zone as u32, *bounds)).chain(ranges).collect(),
             journal: journal.in_force,
             prefixes: PrefixFloors::clone(&self.prefixes()),
+            note: self.note(),
         };
         let Snapshot { oldest_segment, upto, .. } = journal;
         (state, Covered { oldest_segment, upto, highest_floor })
@@ -651,8 +666,7 @@ impl MetaLog {
         writer.superblock.flush_floor = writer.superblock.next_sequence.saturating_add(SESSION_SEQUENCES);
         for zone in [ZoneId(1 - writer.zone.0), writer.zone] {
             let superblock = writer.superblock.clone();
-            let prefixes = PrefixFloors::default();
-            let state = LogState { superblock, zones: Vec::new(), journal: Vec::new(), prefixes };
+            let state = LogState { note: self.note(), ..LogState::empty(superblock) };
             if self.begin_round(writer, zone, state, UNPLACED).is_ok() {
                 self.journal.commit_with_state(upto);
                 return Ok(());
@@ -664,9 +678,9 @@ impl MetaLog {
     }
 }
 
-/// The most bytes that deleted prefixes take of a meta zone of this length.
+/// The most bytes that deleted prefixes take of a meta zone of this length, beside a note.
 fn prefixes_bytes_max(zone_bytes: u64) -> usize {
-    ((zone_bytes / PREFIXES_SHARE) as usize).min(PREFIX_TABLE_BYTES_MAX)
+    ((zone_bytes / PREFIXES_SHARE) as usize).min(PREFIX_TABLE_BYTES_MAX).saturating_sub(NOTE_BYTES_MAX)
 }
 
 /// Whether a state with the bounds of `zones` zones of this length leaves a page of its zone, whatever ranges and
@@ -675,7 +689,7 @@ fn prefixes_bytes_max(zone_bytes: u64) -> usize {
 fn holds_bounds(zones: u64, zone_bytes: u64) -> bool {
     let ranges = RangeFloors::ranges_for(zone_bytes) as u64;
     let entries = zones * ZoneBounds::ENTRIES_MAX as u64 + ranges;
-    let others = zone_bytes / JOURNAL_SHARE + prefixes_bytes_max(zone_bytes) as u64;
+    let others = zone_bytes / JOURNAL_SHARE + (prefixes_bytes_max(zone_bytes) + NOTE_BYTES_MAX) as u64;
     let pages = frame::pages_for(frame::state_bytes(entries as usize, others as usize)) as u64;
     pages < zone_bytes / PAGE_BYTES as u64
 }

@@ -52,7 +52,7 @@ pub use expiring::Lifetimes;
 pub use gate::{Alone, Gate};
 #[cfg(not(any(miri, loom)))]
 pub use kept::check_keep_path;
-pub use kept::head::Head;
+pub use kept::head::{Head, NOTE_BYTES_MAX};
 pub use memory::chunk::Chunk;
 pub use memory::guard::{Guard, Record, Records};
 pub use memory::item::{Item, LAST_ACCESS_STALE_S, Remains, Value};

@@ -114,6 +114,7 @@ fn serve(
         description,
         Some(host),
     ));
+    state.open_databases(&cache);
     let shared = Arc::new(RespShared::new(&state));
     let watch = state.watch().clone();
     let told = shared.clone();

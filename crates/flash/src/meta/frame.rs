@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Deleted prefixes are at the end of a state, if there are any: how many u16, and for each its length u8, its floor
-//! u64 and its bytes.
+//! u64 and its bytes. A note follows them, if there is one.
 
 use crate::device::PAGE_BYTES;
 use larder_item::PrefixFloors;
@@ -22,6 +22,10 @@ pub(super) const VERSION: u16 = 2;
 /// Version of a frame with a state that has deleted prefixes. A program that does not know them refuses the device,
 /// rather than show what was deleted.
 const VERSION_WITH_PREFIXES: u16 = 3;
+/// Version of a frame with a state that has a note, likewise.
+const VERSION_WITH_NOTE: u16 = 4;
+/// The longest note, in bytes.
+pub(crate) const NOTE_BYTES_MAX: usize = 256;
 pub(super) const HEADER_BYTES: usize = 64;
 const SUPERBLOCK_BYTES: usize = 96;
 /// Bytes of a zone's number and bounds.
@@ -97,6 +101,21 @@ pub(super) struct LogState {
     pub journal: Vec<u8>,
     /// Deleted prefixes: records of keys with this prefix, in segments below the floor, do not exist any more.
     pub prefixes: PrefixFloors,
+    /// What the owner of the items has noted beside them.
+    pub note: Vec<u8>,
+}
+
+impl LogState {
+    /// Nothing but a superblock.
+    pub(super) fn empty(superblock: Superblock) -> LogState {
+        LogState {
+            superblock,
+            zones: Vec::new(),
+            journal: Vec::new(),
+            prefixes: PrefixFloors::default(),
+            note: Vec::new(),
+        }
+    }
 }
 
 /// A key that was invalidated, and the segment whose tombstone makes this record obsolete.
@@ -155,17 +174,13 @@ pub(super) fn state_bytes(zones: usize, journal: usize) -> usize {
     SUPERBLOCK_BYTES + 4 + ZONE_BYTES * zones + 4 + journal
 }
 
-/// Bytes that deleted prefixes add to the payload of a [`Body::State`].
+/// Bytes that deleted prefixes add to the payload of a [`Body::State`] at most.
 pub(super) fn prefixes_bytes(prefixes: &PrefixFloors) -> usize {
-    if prefixes.is_empty() {
-        0
-    } else {
-        2 + prefixes.iter().map(|(prefix, _)| 9 + prefix.len()).sum::<usize>()
-    }
+    2 + prefixes.iter().map(|(prefix, _)| 9 + prefix.len()).sum::<usize>()
 }
 
-fn push_prefixes(out: &mut Vec<u8>, prefixes: &PrefixFloors) {
-    if prefixes.is_empty() {
+fn push_prefixes_and_note(out: &mut Vec<u8>, prefixes: &PrefixFloors, note: &[u8]) {
+    if prefixes.is_empty() && note.is_empty() {
         return;
     }
     out.extend_from_slice(&(prefixes.len() as u16).to_le_bytes());
@@ -174,6 +189,7 @@ fn push_prefixes(out: &mut Vec<u8>, prefixes: &PrefixFloors) {
         out.extend_from_slice(&floor.to_le_bytes());
         out.extend_from_slice(prefix);
     }
+    out.extend_from_slice(note);
 }
 
 fn prefixes(reader: &mut Reader<'_>) -> Option<PrefixFloors> {
@@ -309,7 +325,7 @@ impl Frame {
                 push_zones(&mut out, &state.zones);
                 out.extend_from_slice(&(state.journal.len() as u32).to_le_bytes());
                 out.extend_from_slice(&state.journal);
-                push_prefixes(&mut out, &state.prefixes);
+                push_prefixes_and_note(&mut out, &state.prefixes, &state.note);
                 1
             }
             Body::Journal(records) => {
@@ -325,6 +341,7 @@ impl Frame {
         out.resize(pages_for(payload) * PAGE_BYTES, 0);
         out[0..8].copy_from_slice(&MAGIC.to_le_bytes());
         let version = match &self.body {
+            Body::State(state) if !state.note.is_empty() => VERSION_WITH_NOTE,
             Body::State(state) if !state.prefixes.is_empty() => VERSION_WITH_PREFIXES,
             _ => VERSION,
         };
@@ -352,7 +369,7 @@ impl Frame {
         let mut header = || Some((reader.u32()?, reader.u16()?, reader.u16()?, reader.u32()?));
         let (_crc, version, _kind, payload) = header().ok_or(NoFrame::Torn)?;
         match version {
-            VERSION | VERSION_WITH_PREFIXES => {}
+            VERSION | VERSION_WITH_PREFIXES | VERSION_WITH_NOTE => {}
             // Only the magic was written.
             0 | u16::MAX => return Err(NoFrame::Torn),
             other => return Err(NoFrame::Version(other)),
@@ -382,7 +399,8 @@ impl Frame {
                 let zones = zones(&mut payload)?;
                 let journal = payload.u32()? as usize;
                 let journal = payload.take(journal)?.to_vec();
-                Body::State(LogState { superblock, zones, journal, prefixes: prefixes(&mut payload)? })
+                let prefixes = prefixes(&mut payload)?;
+                Body::State(LogState { superblock, zones, journal, prefixes, note: payload.0.to_vec() })
             }
             2 => Body::Journal(payload.0.to_vec()),
             3 => Body::Zones(zones(&mut payload)?),

@@ -94,6 +94,7 @@ fn keep(zone: ZoneId, log: ScannedLog, recover: Recover) -> Found {
         state.superblock.flush_floor = state.superblock.next_sequence;
         state.zones.clear();
         state.prefixes = PrefixFloors::default();
+        state.note.clear();
     }
     Found { start, zone, last: log.last, state, journal }
 }
@@ -183,7 +184,7 @@ fn fresh_state(device: &dyn Device, seed: u64) -> Result<LogState, FlashError> {
         next_sequence: start,
         cas_floor: 0,
     };
-    Ok(LogState { superblock, zones: Vec::new(), journal: Vec::new(), prefixes: PrefixFloors::default() })
+    Ok(LogState::empty(superblock))
 }
 
 /// The log of the device, and its zone. `None` if the device is blank, or power was lost while it was formatted.

@@ -44,6 +44,28 @@ fn a_blank_device_is_formatted_and_found_again() {
 }
 
 #[test]
+fn a_note_stays_as_long_as_what_it_was_beside() {
+    for flavour in FLAVOURS {
+        for recover in [Recover::Journal, Recover::Clean] {
+            let device = CutDevice::new(flavour, 4, 8);
+            let note = || open(&device, recover).log.note();
+            let first = open(&device, recover);
+            assert_eq!(first.log.note(), []);
+            first.log.set_note(&[7; NOTE_BYTES_MAX]);
+            first.log.close(1).expect("it closes");
+            device.power_on(None);
+            let second = open(&device, recover);
+            assert_eq!(second.log.note(), [7; NOTE_BYTES_MAX]);
+            second.log.set_note(b"other");
+            second.log.write_state_now().expect("there is room");
+            device.power_on(None);
+            // A device that was not closed keeps nothing in mode `clean`.
+            assert_eq!(note(), if recover == Recover::Journal { &b"other"[..] } else { b"" });
+        }
+    }
+}
+
+#[test]
 fn what_a_crash_leaves_depends_on_both_sessions() {
     use Recover::{BestEffort, Clean, Journal};
     for (before, after, keeps) in [

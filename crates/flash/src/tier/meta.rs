@@ -274,9 +274,19 @@ impl Meta {
         }
     }
 
-    /// Makes the floors of prefixes durable. If the journal leaves no room for them, says so.
-    pub(crate) fn write_prefixes(&self) -> Result<(), DeviceError> {
-        self.log.write_prefixes()
+    /// What the owner of the items has noted beside them.
+    pub(crate) fn note(&self) -> Vec<u8> {
+        self.log.note()
+    }
+
+    /// Notes something beside the items. It is durable after [`Meta::write_state_now`].
+    pub(crate) fn set_note(&self, note: &[u8]) {
+        self.log.set_note(note);
+    }
+
+    /// Makes the floors of prefixes and the note durable. If the journal leaves no room for them, says so.
+    pub(crate) fn write_state_now(&self) -> Result<(), DeviceError> {
+        self.log.write_state_now()
     }
 
     /// Makes the floor durable. If that fails, the tier is turned off.

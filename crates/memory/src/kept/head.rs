@@ -15,6 +15,11 @@
 //! |              |     |             | s         | time, ms     |       | mapped |         | in order  |
 //! +--------------+-----+-------------+-----------+--------------+-------+--------+---------+-----------+
 //!  change while the server runs
+//!
+//!  24 to 58, 59 to 93: the note of the owner, twice; a new one replaces the older one
+//! +---------+-------+------------------------------+-------+
+//! | version | bytes | 256 bytes                    | check |
+//! +---------+-------+------------------------------+-------+
 //! ```
 
 use larder_item::checksum;
@@ -29,6 +34,9 @@ const BYTE_ORDER: u64 = 0x0102_0304_0506_0708;
 
 /// Words that are written once. The last one is the checksum of the others.
 const FIXED_WORDS: usize = 12;
+/// The longest note, in bytes.
+pub const NOTE_BYTES_MAX: usize = 256;
+const NOTE_WORDS: usize = NOTE_BYTES_MAX / 8;
 
 /// The head, in the file.
 #[repr(C)]
@@ -54,6 +62,46 @@ pub struct Head {
     pub process: AtomicU64,
     /// 1 after a graceful stop, 0 while a server runs.
     pub is_stopped: AtomicU64,
+    notes: [NotePlace; 2],
+}
+
+/// A place for a note. A process that is killed while it writes one leaves a wrong checksum, and the other place.
+#[repr(C)]
+struct NotePlace {
+    version: AtomicU64,
+    bytes: AtomicU64,
+    words: [AtomicU64; NOTE_WORDS],
+    check: AtomicU64,
+}
+
+impl NotePlace {
+    /// The note; `None` = there is none, or it was not written to its end.
+    fn read(&self) -> Option<(u64, Vec<u8>)> {
+        let version = self.version.load(Ordering::Acquire);
+        let bytes = self.bytes.load(Ordering::Relaxed) as usize;
+        let words = self.words.iter().flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes());
+        let note: Vec<u8> = words.take(bytes).collect();
+        let is_whole = version != 0
+            && note.len() == bytes
+            && self.check.load(Ordering::Relaxed) == check(version, &note);
+        is_whole.then_some((version, note))
+    }
+
+    fn write(&self, version: u64, note: &[u8]) {
+        self.version.store(0, Ordering::Release);
+        self.bytes.store(note.len() as u64, Ordering::Release);
+        for (word, bytes) in self.words.iter().zip(note.chunks(8)) {
+            let mut whole = [0; 8];
+            whole[..bytes.len()].copy_from_slice(bytes);
+            word.store(u64::from_ne_bytes(whole), Ordering::Release);
+        }
+        self.check.store(check(version, note), Ordering::Release);
+        self.version.store(version, Ordering::Release);
+    }
+}
+
+fn check(version: u64, note: &[u8]) -> u64 {
+    checksum(version, [note, &[]]).into()
 }
 
 /// What the words that are written once say.
@@ -124,6 +172,21 @@ impl Head {
         }
         Ok(layout)
     }
+
+    /// What the owner of the items has noted beside them; empty = nothing yet.
+    pub fn note(&self) -> Vec<u8> {
+        let notes = self.notes.iter().filter_map(NotePlace::read);
+        notes.max_by_key(|(version, _)| *version).map(|(_, note)| note).unwrap_or_default()
+    }
+
+    /// Notes what the owner of the items wants to find beside them, up to [`NOTE_BYTES_MAX`] bytes. The note before is
+    /// there until this one is complete. One thread at a time notes.
+    pub fn set_note(&self, note: &[u8]) {
+        let [first, second] = &self.notes;
+        let versions = [first, second].map(|place| place.read().map_or(0, |(version, _)| version));
+        let older = if versions[0] > versions[1] { second } else { first };
+        older.write(versions[0].max(versions[1]) + 1, note);
+    }
 }
 
 fn damaged() -> Unusable {
@@ -178,7 +241,30 @@ mod tests {
             slabs_mapped: word(),
             process: word(),
             is_stopped: word(),
+            notes: std::array::from_fn(|_| NotePlace {
+                version: word(),
+                bytes: word(),
+                words: std::array::from_fn(|_| word()),
+                check: word(),
+            }),
         }
+    }
+
+    #[test]
+    fn a_note_replaces_the_older_one_and_one_that_is_torn_does_not_count() {
+        let head = blank();
+        assert_eq!(head.note(), []);
+        for version in 1..5 {
+            let note = vec![version; usize::from(version) * 64];
+            head.set_note(&note);
+            assert_eq!(head.note(), note);
+        }
+        let newest =
+            head.notes.iter().max_by_key(|place| place.version.load(Ordering::Relaxed)).expect("two places");
+        newest.words[3].fetch_xor(1, Ordering::Relaxed);
+        assert_eq!(head.note(), [3; 192]);
+        head.set_note(b"");
+        assert_eq!(head.note(), []);
     }
 
     #[test]

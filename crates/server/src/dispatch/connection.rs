@@ -1,6 +1,6 @@
 //! One client's conversation, above its socket.
 
-use super::databases::keys_of;
+use super::databases::Databases;
 use super::output::{Output, Pool};
 use super::own_keys::OwnKeys;
 use super::progress::{Busy, Progress, RestOfLine};
@@ -23,6 +23,10 @@ pub trait SessionState {
 
     /// Something stands before the keys of the client from now on, or nothing does.
     fn has_own_keys(&mut self, has: bool);
+
+    /// What stands before the keys of the client has changed, because databases were exchanged. `is_in_request`: a part
+    /// of the request at the front of the input is done.
+    fn keys_have_changed(&mut self, is_in_request: bool);
 }
 
 /// One client's conversation: its replies, its unfinished work, and how far its input is read. `S` = what a protocol
@@ -65,6 +69,8 @@ struct Reach {
     is_stranger: bool,
     /// The database that it has chosen.
     database: u8,
+    /// [`Databases::exchanges`] when its keys were found.
+    exchanges: u64,
     /// The keys of the client in it. `None` = all that are of no other database.
     own_keys: Option<Arc<OwnKeys>>,
 }
@@ -76,6 +82,7 @@ impl<S: SessionState> Connection<S> {
         protocol: Protocol,
         access: Option<Access>,
         is_datagram: bool,
+        databases: &Databases,
     ) -> Connection<S> {
         let mut connection = Connection {
             output: Output::new(pool.clone(), is_datagram),
@@ -98,7 +105,7 @@ impl<S: SessionState> Connection<S> {
             ends_unserved: false,
             gave_way: false,
         };
-        connection.settle();
+        connection.find_keys(databases);
         connection
     }
 
@@ -107,8 +114,10 @@ impl<S: SessionState> Connection<S> {
         self.is_locked =
             self.reach.is_stranger || (self.protocol == Protocol::Text && self.reach.rights.is_none());
         self.may_do_all = self.access() == Some(Access::Full) && self.own_keys().is_none();
-        if self.protocol == Protocol::Text && self.own_keys().is_some() {
-            self.protocol = Protocol::TextOfOwnKeys;
+        match (self.protocol, self.own_keys()) {
+            (Protocol::Text, Some(_)) => self.protocol = Protocol::TextOfOwnKeys,
+            (Protocol::TextOfOwnKeys, None) => self.protocol = Protocol::Text,
+            _ => {}
         }
     }
 
@@ -168,19 +177,32 @@ impl<S: SessionState> Connection<S> {
     }
 
     /// The client has logged in, or has failed to.
-    pub(super) fn set_rights(&mut self, rights: Option<Rights>) {
+    pub(super) fn set_rights(&mut self, rights: Option<Rights>, databases: &Databases) {
         self.reach.rights = rights;
-        self.find_keys();
+        self.find_keys(databases);
     }
 
     /// The client chooses a database.
-    pub(super) fn choose_database(&mut self, database: u8) {
+    pub(super) fn choose_database(&mut self, database: u8, databases: &Databases) {
         self.reach.database = database;
-        self.find_keys();
+        self.find_keys(databases);
     }
 
-    fn find_keys(&mut self) {
-        self.reach.own_keys = keys_of(self.namespace(), self.reach.database);
+    /// Databases may have been exchanged: what is not begun goes on with the keys of the client from now on.
+    pub(super) fn follow_exchange(&mut self, databases: &Databases) {
+        if self.reach.exchanges != databases.exchanges() {
+            self.find_keys(databases);
+            self.rest_of_line = None;
+            let is_in_request = self.keys_done > 0 || self.progress.busy.is_some();
+            if let Some(session) = &mut self.session {
+                session.keys_have_changed(is_in_request);
+            }
+        }
+    }
+
+    fn find_keys(&mut self, databases: &Databases) {
+        self.reach.exchanges = databases.exchanges();
+        self.reach.own_keys = databases.keys_of(self.namespace(), self.reach.database);
         let has_own_keys = self.reach.own_keys.is_some();
         if let Some(session) = &mut self.session {
             session.has_own_keys(has_own_keys);

@@ -235,8 +235,8 @@ impl Dispatcher {
             self.look_up_ends(window);
         }
         let has_scripts = self.resp.has_scripts();
-        if has_scripts {
-            self.be_alone(batch, window);
+        if has_scripts && !self.be_alone(batch, window) {
+            window.clear();
         }
         let mut hints = Hints { epoch: self.executor.epoch(), are_outdated: has_scripts };
         let has_flash = self.executor.has_flash();
@@ -266,6 +266,8 @@ impl Dispatcher {
             if progressed == Progressed::Request {
                 ready.consumed = op.end;
                 ready.connection.completed();
+            } else if progressed == Progressed::Waits && self.resp.has_exchanged() {
+                break;
             }
         }
         if has_scripts {
@@ -277,16 +279,24 @@ impl Dispatcher {
         window.clear();
     }
 
-    /// The window has scripts: the worker is alone while it executes the window.
+    /// The window has scripts: the worker is alone while it executes the window. `false` = it has to be gathered anew
+    /// before.
     #[cold]
     #[inline(never)]
-    fn be_alone(&mut self, batch: &[Ready<'_, Connection>], window: &Window<'_>) {
+    fn be_alone(&mut self, batch: &[Ready<'_, Connection>], window: &Window<'_>) -> bool {
         for op in window {
             if let Work::Resp(work) = &op.what {
                 self.resp.prepare_script(batch[op.connection as usize].connection, work);
             }
         }
-        self.resp.be_alone_with_scripts(&mut self.executor);
+        self.resp.be_alone_with_scripts(&mut self.executor)
+    }
+
+    /// Databases were exchanged: the connections of the turn have other keys from now on, unless they know already.
+    #[cold]
+    fn follow_exchange(&mut self, batch: &mut [Ready<'_, Connection>]) {
+        self.resp.note_exchanges();
+        batch.iter_mut().for_each(|ready| ready.connection.follow_exchange(self.state.databases()));
     }
 
     /// Whether a request waits for room that flash makes.
@@ -377,7 +387,7 @@ impl Service for Dispatcher {
         };
         self.executor.observe_open(peer);
         let access = self.state.access_without_login();
-        Connection::new(&self.pool, peer, protocol, access, is_datagram)
+        Connection::new(&self.pool, peer, protocol, access, is_datagram, self.state.databases())
     }
 
     fn serve(&mut self, batch: &mut [Ready<'_, Connection>]) {
@@ -385,6 +395,9 @@ impl Service for Dispatcher {
         let started = Instant::now();
         self.executor.begin_turn(started);
         self.resp.begin_turn();
+        if self.resp.knows_exchanges() {
+            self.follow_exchange(batch);
+        }
         self.logs = tracing::enabled!(target: "larder::requests", tracing::Level::DEBUG);
         let most = if self.state.buffers_are_tight() { OUTPUT_TIGHT_BYTES } else { OUTPUT_SOFT_BYTES };
         for ready in batch.iter_mut() {
@@ -398,6 +411,12 @@ impl Service for Dispatcher {
         loop {
             let gathered = self.gather(batch, &mut cursor, &mut window);
             self.execute(batch, &mut window);
+            if self.resp.has_exchanged() {
+                // What is not executed yet was gathered with the keys of before.
+                self.follow_exchange(batch);
+                cursor = Cursor::new(batch, self.requests_per_share);
+                continue;
+            }
             if let Some(ready) = batch.get(cursor.connection)
                 && (ready.connection.is_backed_up() || ready.connection.output.is_closing())
             {

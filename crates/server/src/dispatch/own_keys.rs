@@ -16,22 +16,29 @@ pub(super) type OwnKeyRoom = [u8; KEY_BYTES_MAX];
 #[derive(PartialEq, Eq, Debug)]
 pub(super) struct OwnKeys {
     prefix: Box<[u8]>,
+    has_namespace: bool,
 }
 
 impl OwnKeys {
     pub(super) fn new(namespace: &str, delimiter: u8) -> OwnKeys {
-        OwnKeys { prefix: [namespace.as_bytes(), &[delimiter]].concat().into() }
+        OwnKeys { prefix: [namespace.as_bytes(), &[delimiter]].concat().into(), has_namespace: true }
     }
 
     /// Those of a database that is not 0.
     pub(super) fn in_database(namespace: Option<&OwnKeys>, database: u8) -> OwnKeys {
         let name = namespace.map_or(&[][..], OwnKeys::prefix);
-        OwnKeys { prefix: [name, &DATABASE_MARK, &[database]].concat().into() }
+        let prefix = [name, &DATABASE_MARK, &[database]].concat().into();
+        OwnKeys { prefix, has_namespace: namespace.is_some() }
     }
 
     /// What the keys of the items begin with.
     pub(super) fn prefix(&self) -> &[u8] {
         &self.prefix
+    }
+
+    /// Whether they are those of a namespace, and not only of a database.
+    pub(super) fn has_namespace(&self) -> bool {
+        self.has_namespace
     }
 
     /// The key of the item that the client calls `key`, for protocols whose keys are those of items. `None` = the item

@@ -10,7 +10,7 @@ use crate::io::{Backend, Bells, Buffers, IoCounters, IoSnapshot, Limits, Registr
 use crate::latency::{Class, Histogram, WorkerLatency, total, total_fetches};
 use crate::settings::{FleetSettings, Host, Settings, TlsSettings};
 use crate::tls::Tls;
-use larder_cache::Totals;
+use larder_cache::{Cache, Totals};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Instant;
@@ -232,6 +232,11 @@ impl ServerState {
     #[inline]
     pub(super) fn databases(&self) -> &Databases {
         &self.places.databases
+    }
+
+    /// Finds the databases as an earlier process has left them.
+    pub(crate) fn open_databases(&self, cache: &Cache) {
+        self.places.databases.open(cache);
     }
 
     /// `stats reset`: counts are shown from `totals` on.

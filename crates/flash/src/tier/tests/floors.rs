@@ -105,7 +105,7 @@ fn a_flush_keeps_deleted_prefixes_until_its_floor_is_durable() {
     let components = bench.flash.components();
     components.log.drop_without_floor();
     // A state.
-    components.meta.write_prefixes().unwrap();
+    components.meta.write_state_now().unwrap();
     assert_eq!(crashed(&device).value(b"prefix:1"), None, "its deletion was answered");
     let bench = open(&device, false);
     bench.flash.begin_flush();

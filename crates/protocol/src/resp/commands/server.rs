@@ -67,9 +67,9 @@ pub(super) const COMMANDS: &[Command] = &[
         ..FLUSH
     },
     Command {
-        id: Id::Swapdb, name: "swapdb", arity: 3, flags: WRITE | FAST, category: "keyspace", since: "4.0.0",
-        syntax: "index1 index2",
-        summary: "Is refused: no databases are exchanged.", ..SERVER
+        id: Id::Swapdb, name: "swapdb", arity: 3, flags: WRITE | FAST | NO_MULTI | NOSCRIPT | SESSION,
+        category: "keyspace", since: "4.0.0", syntax: "index1 index2",
+        summary: "Exchanges two databases: at once, and for all clients.", ..SERVER
     },
     Command {
         id: Id::Time, name: "time", flags: LOADING | STALE | FAST, since: "2.6.0", tips: VARIES,

@@ -2,7 +2,6 @@
 
 use super::Executor;
 use super::parts::has_head;
-use crate::dispatch::databases::database_of;
 use crate::dispatch::item_key::{client_key, listed_key};
 use crate::dispatch::operation::ItemKey;
 use larder_cache::{CURSOR_BITS, Expiry, KeyHash, Kind, Seen, Tour, Toured, Watch, covers};
@@ -122,7 +121,7 @@ impl Executor {
         let mut seen = 0u64;
         self.worker.walk(0, buckets, &mut |_, hit| {
             seen += 1;
-            let database = usize::from(database_of(hit.item.key()));
+            let database = usize::from(self.databases().database_of(hit.item.key()));
             let at = counts.iter().position(|count| count.database == database).unwrap_or_else(|| {
                 counts.push(ItemCount { database, ..ItemCount::default() });
                 counts.len() - 1

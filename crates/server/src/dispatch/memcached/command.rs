@@ -38,7 +38,8 @@ impl<'a, F> Command<'a, F> {
         if access != Some(Access::Full) {
             operation = operation.without_changes().ok_or(Refusal::NotAllowed)?;
         }
-        if let Some(own) = own_keys {
+        // Whoever has no namespace may do as much in an exchanged database as in any.
+        if let Some(own) = own_keys.filter(|own| own.has_namespace()) {
             operation = operation.within(own.prefix()).ok_or(Refusal::OfOthers)?;
         }
         self.operation = operation;

@@ -152,6 +152,6 @@ fn log_in_by_sasl<S: SessionState>(
         },
     }
     connection.has_begun_sasl = matches!(asked, SaslRequest::Begin);
-    connection.set_rights(rights);
+    connection.set_rights(rights, executor.databases());
     Progressed::Request
 }

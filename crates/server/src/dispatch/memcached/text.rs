@@ -153,7 +153,7 @@ impl Memcached {
         let Login { consumed, input_wanted, rights } = log_in(input, output, admit);
         ready.consumed += consumed;
         ready.connection.input_wanted = input_wanted;
-        ready.connection.set_rights(rights);
+        ready.connection.set_rights(rights, executor.databases());
     }
 }
 

@@ -245,6 +245,10 @@ impl Resp {
                 hints.are_outdated = true;
                 self.copy_item(executor, connection, command, args)
             }
+            Id::Swapdb => {
+                hints.are_outdated = true;
+                self.exchange_databases(executor, connection, args)
+            }
             Id::Exec => {
                 hints.are_outdated = true;
                 if let Some(session) = &mut connection.session {

@@ -62,7 +62,7 @@ impl Resp {
             user => executor.log_in(&mut connection.progress, user),
         };
         if let Admission::Admitted(rights) = &admission {
-            connection.set_rights(Some(rights.clone()));
+            connection.set_rights(Some(rights.clone()), executor.databases());
             self.hear_as_user(executor, connection);
             if let Some(session) = &connection.session {
                 session.client.told().user = name[..name.len().min(NAME_BYTES_MAX)].to_vec();

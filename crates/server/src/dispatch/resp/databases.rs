@@ -1,11 +1,13 @@
-//! `SELECT`, and where `MOVE` and `COPY ... DB` lead.
+//! `SELECT` and `SWAPDB`, and where `MOVE` and `COPY ... DB` lead.
 
+use super::compose::{say, say_error};
 use super::errors::{self, Error};
 use super::item_requests;
 use super::request::after;
 use super::session::Connection;
 use super::worker::Resp;
-use crate::dispatch::databases::keys_of;
+use crate::dispatch::execute::Executor;
+use crate::dispatch::window::Progressed;
 use larder_protocol::resp::limits::KEY_BYTES_MAX;
 use larder_protocol::resp::{Args, Command, Id, compose as words};
 
@@ -28,25 +30,45 @@ impl Resp {
     /// The requests of a connection are about this database from now on.
     pub(super) fn choose_database(&self, connection: &mut Connection, database: u8) {
         self.server.databases().choose(database);
-        connection.choose_database(database);
+        connection.choose_database(database, self.server.databases());
         if let Some(session) = &connection.session {
             session.client.set_database(database);
         }
     }
 
-    /// `SWAPDB`, which changes nothing: two databases that differ are not exchanged.
-    pub(super) fn exchange_databases(&self, out: &mut Vec<u8>, args: Args<'_>) -> Result<(), Error> {
+    /// `SWAPDB`: two databases are exchanged, for all clients at once. It is the last request of its window.
+    #[cold]
+    pub(super) fn exchange_databases(
+        &mut self,
+        executor: &mut Executor,
+        connection: &mut Connection,
+        args: Args<'_>,
+    ) -> Progressed {
+        let Ok(_alone) = self.be_alone(executor, connection) else { return Progressed::Waits };
+        match self.databases_to_exchange(connection, after(args, 1)) {
+            Ok((one, other)) => {
+                if one != other {
+                    executor.databases().exchange(executor.cache(), one, other);
+                }
+                say(&mut connection.output, "OK");
+            }
+            Err(error) => say_error(&mut connection.output, &error),
+        }
+        Progressed::Request
+    }
+
+    fn databases_to_exchange(&self, connection: &Connection, args: Args<'_>) -> Result<(u8, u8), Error> {
         for (which, word) in ["first", "second"].into_iter().zip(args) {
             item_requests::database(word)
                 .map_err(|_| errors::made(format!("ERR invalid {which} DB index")))?;
         }
         let mut rest = args;
-        let first = self.database(rest.next().unwrap_or_default())?;
-        if first != self.database(rest.next().unwrap_or_default())? {
+        let one = self.database(rest.next().unwrap_or_default())?;
+        let other = self.database(rest.next().unwrap_or_default())?;
+        if one != other && connection.namespace().is_some() {
             return Err(errors::NO_EXCHANGE);
         }
-        words::simple(out, "OK");
-        Ok(())
+        Ok((one, other))
     }
 
     /// The database to which a request moves or copies an item; `None` = it says none.
@@ -73,7 +95,7 @@ impl Resp {
         // A login between `MULTI` and `EXEC` may have given the client other keys.
         let here = connection.own_keys().map_or(&[][..], |own| own.prefix());
         let key = key.strip_prefix(here).ok_or(errors::SYNTAX)?;
-        let there = keys_of(connection.namespace(), database);
+        let there = self.server.databases().keys_of(connection.namespace(), database);
         let key = [there.as_ref().map_or(&[][..], |own| own.prefix()), key].concat();
         if key.len() > KEY_BYTES_MAX { Err(errors::KEY_TOO_LONG) } else { Ok(key) }
     }

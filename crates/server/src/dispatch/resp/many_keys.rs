@@ -138,7 +138,7 @@ impl Resp {
         if !self.bring_keys(executor, connection, command.keys.of(args)) {
             return Progressed::Waits;
         }
-        let _alone = self.be_alone(executor, connection);
+        let Ok(_alone) = self.be_alone(executor, connection) else { return Progressed::Waits };
         // While the worker waited, others may have pushed an item out of memory.
         if !self.bring_keys(executor, connection, command.keys.of(args)) {
             return Progressed::Waits;
@@ -203,7 +203,7 @@ impl Resp {
         if !self.bring_keys(executor, connection, [from, to].into_iter()) {
             return Progressed::Waits;
         }
-        let _alone = self.be_alone(executor, connection);
+        let Ok(_alone) = self.be_alone(executor, connection) else { return Progressed::Waits };
         // While the worker waited, others may have pushed an item out of memory.
         if !self.bring_keys(executor, connection, [from, to].into_iter()) {
             return Progressed::Waits;

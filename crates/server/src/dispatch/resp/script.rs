@@ -63,13 +63,15 @@ impl Resp {
         }
     }
 
-    /// Lets no other worker execute requests until the window is executed.
-    pub(in crate::dispatch) fn be_alone_with_scripts(&mut self, executor: &mut Executor) {
+    /// Lets no other worker execute requests until the window is executed. Returns `false` if databases were exchanged
+    /// meanwhile: the window is gathered anew.
+    pub(in crate::dispatch) fn be_alone_with_scripts(&mut self, executor: &mut Executor) -> bool {
         executor.offline();
         let alone = self.shared.gate.be_alone(self.number, self.scripts.in_window > SHORT_SCRIPTS);
         executor.online();
         self.scripts.alone = Some((alone, Instant::now()));
         self.scripts.has_run = false;
+        !self.has_exchanged()
     }
 
     /// The window was executed.
@@ -112,7 +114,7 @@ impl Resp {
             return Progressed::Waits;
         }
         let progressed = {
-            let _alone = self.be_alone(executor, connection);
+            let Ok(_alone) = self.be_alone(executor, connection) else { return Progressed::Waits };
             self.run_alone(executor, connection, &run, in_transaction)
         };
         match progressed {

@@ -88,7 +88,6 @@ impl Resp {
             }
             Id::Shutdown => return self.shut_down(executor, connection, args),
             Id::Select => return self.select(connection, word),
-            Id::Swapdb => return self.exchange_databases(connection.output.buffer(), args),
             Id::SlowlogGet if args.len() > 1 => return Err(errors::wrong_subcommand("SLOWLOG", "GET")),
             Id::SlowlogGet => return self.show_slow(connection, first),
             Id::ConfigResetstat => {

@@ -274,4 +274,14 @@ impl SessionState for Session {
         self.has_own_keys = has;
         self.settle();
     }
+
+    fn keys_have_changed(&mut self, is_in_request: bool) {
+        if !is_in_request {
+            self.own_request = None;
+        }
+        // The keys of what was queued are those of before.
+        if let Some(transaction) = &mut self.transaction {
+            transaction.is_broken |= !transaction.commands.is_empty();
+        }
+    }
 }

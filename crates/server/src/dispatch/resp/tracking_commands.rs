@@ -228,7 +228,7 @@ impl Resp {
         how: How,
     ) -> Result<(), Error> {
         // A worker that is in the middle of a change would not tell of it: see `Cache::tell_changes`.
-        let _alone = self.be_alone(executor, connection);
+        let _alone = self.be_alone_whatever_changes(executor, connection);
         let namespace = namespace_of(connection);
         let Some(session) = &mut connection.session else { return Ok(()) };
         let hearing = session.hearing.get_or_insert_default();

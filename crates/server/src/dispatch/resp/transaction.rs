@@ -9,7 +9,6 @@ use super::errors;
 use super::request::{Call, after};
 use super::session::{Connection, Queued, Transaction};
 use super::worker::Resp;
-use crate::dispatch::databases::keys_of;
 use crate::dispatch::execute::Executor;
 use crate::dispatch::own_keys::OwnKeys;
 use crate::dispatch::window::{Hints, Progressed};
@@ -56,7 +55,7 @@ impl Resp {
     fn keys_after(&self, connection: &Connection, call: &Call<'_>) -> Option<Option<Arc<OwnKeys>>> {
         let is_select = call.command.is_some_and(|command| command.id == Id::Select);
         let database = self.database(after(call.args, 1).next().filter(|_| is_select)?).ok()?;
-        Some(keys_of(connection.namespace(), database))
+        Some(self.server.databases().keys_of(connection.namespace(), database))
     }
 
     /// `MULTI`.
@@ -147,8 +146,12 @@ impl Resp {
             }
             return Progressed::Waits;
         }
-        let _alone = self.be_alone(executor, connection);
+        let alone = self.be_alone(executor, connection);
         let Some(session) = &mut connection.session else { return Progressed::Request };
+        let Ok(_alone) = alone else {
+            session.transaction = Some(transaction);
+            return Progressed::Waits;
+        };
         let is_unchanged = session.is_unchanged();
         session.forget_watched();
         let version = session.version;
@@ -222,7 +225,7 @@ impl Resp {
             session.client.mailbox().clear(&self.shared.told.post);
             session.reset();
         }
-        connection.set_rights(self.server.rights_without_login());
+        connection.set_rights(self.server.rights_without_login(), self.server.databases());
         self.choose_database(connection, 0);
     }
 }

@@ -5,6 +5,7 @@ use super::info;
 use super::script_worker::ScriptWorker;
 use super::session::{Connection, Session};
 use super::shared::{Shared, WorkerCounts};
+use crate::dispatch::connection::SessionState;
 use crate::dispatch::decimal::Decimal;
 use crate::dispatch::execute::Executor;
 use crate::dispatch::fleet::Fleet;
@@ -55,7 +56,14 @@ pub(super) struct Turn {
     pub(super) measures_all: bool,
     /// Somebody tracks keys.
     pub(super) tracks: bool,
+    /// [`Databases::exchanges`](crate::dispatch::databases::Databases::exchanges) when the keys of its connections were
+    /// found.
+    exchanges: u64,
 }
+
+/// See [`Resp::be_alone`].
+#[derive(Debug)]
+pub(super) struct Exchanged;
 
 impl Resp {
     /// The side of one worker. `number`: which of the workers this is, from 0 on.
@@ -100,6 +108,7 @@ impl Resp {
     pub(in crate::dispatch) fn begin_turn(&mut self) {
         self.turn.measures_all = self.shared.measures_all();
         self.turn.tracks = self.shared.told.tracking.is_on();
+        self.note_exchanges();
         let version = self.server.fleet().version();
         if version != self.fleet_version {
             (self.fleet, self.fleet_version) = (self.server.fleet().get(), version);
@@ -177,10 +186,12 @@ impl Resp {
 
     /// A connection begins to speak RESP.
     pub(super) fn begin_session(&self, connection: &mut Connection) {
-        debug_assert!(connection.own_keys().is_none(), "they come with a login, or a database");
         let client = self.shared.clients.add(connection.handle.clone(), self.number, connection.progress.id);
         connection.set_protocol(Protocol::Resp);
-        connection.session = Some(Box::new(Session::new(client)));
+        let mut session = Box::new(Session::new(client));
+        // Database 0 may have been exchanged.
+        session.has_own_keys(connection.own_keys().is_some());
+        connection.session = Some(session);
     }
 
     /// What `INFO` and `CONFIG` look at.
@@ -196,7 +207,20 @@ impl Resp {
 
     /// Lets no other worker execute requests until the result is dropped. `None` = the connection executes a
     /// transaction, or the window has scripts, so the worker is alone already.
+    ///
+    /// # Errors
+    /// Databases were exchanged while the worker waited: the request waits until it is gathered anew.
     pub(super) fn be_alone(
+        &self,
+        executor: &mut Executor,
+        connection: &Connection,
+    ) -> Result<Option<Alone<'static>>, Exchanged> {
+        let alone = self.be_alone_whatever_changes(executor, connection);
+        if alone.is_some() && self.has_exchanged() { Err(Exchanged) } else { Ok(alone) }
+    }
+
+    /// As [`Resp::be_alone`], for what does not depend on keys.
+    pub(super) fn be_alone_whatever_changes(
         &self,
         executor: &mut Executor,
         connection: &Connection,
@@ -210,6 +234,24 @@ impl Resp {
         let alone = self.shared.gate.be_alone(self.number, false);
         executor.online();
         Some(alone)
+    }
+
+    /// Whether databases were exchanged since the keys of the turn's connections were found, here or by another worker.
+    #[inline]
+    pub(in crate::dispatch) fn has_exchanged(&self) -> bool {
+        self.turn.exchanges != self.server.databases().exchanges()
+    }
+
+    /// Whether databases were exchanged before the turn.
+    #[inline]
+    pub(in crate::dispatch) fn knows_exchanges(&self) -> bool {
+        self.turn.exchanges > 0
+    }
+
+    /// The keys of the turn's connections are found: at its beginning, and after an exchange.
+    #[inline]
+    pub(in crate::dispatch) fn note_exchanges(&mut self) {
+        self.turn.exchanges = self.server.databases().exchanges();
     }
 
     // ---- the end of a turn ----

@@ -88,7 +88,7 @@ impl Resp {
         if !self.bring_keys(executor, connection, command.keys.of(args)) {
             return Progressed::Waits;
         }
-        let alone = self.be_alone(executor, connection);
+        let Ok(alone) = self.be_alone(executor, connection) else { return Progressed::Waits };
         // While the worker waited, others may have pushed an item out of memory.
         if !self.bring_keys(executor, connection, command.keys.of(args)) {
             return Progressed::Waits;
