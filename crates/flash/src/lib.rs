@@ -51,7 +51,7 @@ pub use fetcher::{Begun, CommitListener, Fetcher};
 pub use flash::Flash;
 pub use item::{Commit, FlashItem, Found, Listed, Put, Room, Stamp};
 pub use larder_item::FlashState;
-pub use options::{FlashOptions, Recover};
+pub use options::{FILL_PERCENT, FlashOptions, Recover, memory_bytes_for};
 pub use tier::lister::Listing;
 pub use tier::picture::{ZoneUse, ZoneView};
 pub use tier::stats::{FlashStats, MemoryUse, ZoneCounts};

@@ -1,6 +1,6 @@
 //! The options of a flash tier.
 
-use crate::space::MakeSpacePolicy;
+use crate::space::{MakeSpacePolicy, Watermarks};
 use std::sync::Arc;
 
 /// The options of a flash tier.
@@ -31,6 +31,41 @@ pub struct FlashOptions {
     /// Format the device, whatever it holds.
     pub format: bool,
 }
+
+impl FlashOptions {
+    /// The defaults for a device of `device_bytes`: everything else follows from its size.
+    ///
+    /// `seed`: see [`FlashOptions::seed`]. `now_unix_s`: see [`FlashOptions::now_unix_s`].
+    pub fn for_device(
+        device_bytes: u64,
+        seed: u64,
+        now_unix_s: Arc<dyn Fn() -> u32 + Send + Sync>,
+    ) -> FlashOptions {
+        FlashOptions {
+            memory_bytes: memory_bytes_for(device_bytes),
+            segment_bytes: None,
+            generations: true,
+            log_percent: 100,
+            recover: Recover::default(),
+            space: Watermarks::by_rates(),
+            cutoff_s: 0,
+            fill_percent: FILL_PERCENT,
+            seed,
+            now_unix_s,
+            format: false,
+        }
+    }
+}
+
+/// The default of [`FlashOptions::memory_bytes`]. A 64th of the device is enough for tables and filters of items of 100
+/// bytes: each takes about 125 bytes of the device and 1.5 bytes of memory. The least is two segment buffers of 4 MiB,
+/// and as much for tables.
+pub fn memory_bytes_for(device_bytes: u64) -> u64 {
+    (device_bytes / 64).max(16 << 20)
+}
+
+/// The default of [`FlashOptions::fill_percent`].
+pub const FILL_PERCENT: u8 = 85;
 
 /// What a restart keeps after a crash. After a clean stop every item is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -10,7 +10,7 @@ use super::failure::Failure;
 use super::interrupt::Interrupt;
 use super::output::OutputArgs;
 use super::source::SourceArgs;
-use super::values::{count, objective};
+use super::values::{count, objective, size};
 
 /// Flags of `larder simulate`.
 #[derive(Args)]
@@ -51,6 +51,8 @@ pub(super) struct SimulateArgs {
     /// Additional time of a miss in microseconds, where the trace does not give it
     #[arg(long, value_name = "US", default_value_t = PENALTY_UNKNOWN_US)]
     penalty_us: u32,
+    #[command(flatten)]
+    flash: FlashArgs,
     /// What to compare, best first, and what larder saves: requests (misses), bytes (missed bytes) or time (service
     /// time) [default: misses in the order of --policies; larder saves time]
     #[arg(long, value_name = "NAME", value_parser = objective)]
@@ -63,6 +65,18 @@ pub(super) struct SimulateArgs {
     seed: u64,
     #[command(flatten)]
     output: OutputArgs,
+}
+
+/// The flash behind a memory.
+#[derive(Args)]
+struct FlashArgs {
+    /// Flash behind the memory of larder, such as 20g: the server's own flash tier, in a file in the folder for
+    /// temporary files; the other policies have none
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    flash: Option<f64>,
+    /// Additional time of a hit on flash in microseconds
+    #[arg(long, value_name = "US", default_value_t = 100, requires = "flash")]
+    flash_us: u32,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -114,7 +128,9 @@ impl SimulateArgs {
             warmup: self.warmup,
             overhead_bytes: self.overhead,
             hit_us: self.hit_us,
+            flash_us: self.flash.flash_us,
             penalty_us: self.penalty_us,
+            flash_bytes: self.flash.flash.map(|bytes| bytes as u64),
             objective: self.objective,
             threads: self.threads.unwrap_or(0),
             seed: self.seed,

@@ -8,7 +8,6 @@ use crate::settings::{FlashDevice, FlashSettings, Promote, Settings};
 use larder_cache::{AdmissionOptions, Cache, Exclusive, Flash, FlashLevel};
 use larder_flash::FlashOptions;
 use larder_flash::device::Device;
-use larder_flash::space::Watermarks;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::Path;
 use std::sync::Arc;
@@ -111,19 +110,17 @@ fn open_tier(settings: &Settings, format: bool) -> Result<Option<OpenFlash>, Run
 }
 
 fn options(wanted: &FlashSettings, memory_bytes: u64, format: bool) -> FlashOptions {
+    // The standard library keys its hashes at random, so the hash of nothing is a random number.
+    let seed = RandomState::new().build_hasher().finish();
     FlashOptions {
         memory_bytes,
         segment_bytes: wanted.segment_bytes,
         generations: wanted.generations,
         recover: wanted.recover,
-        space: Watermarks::by_rates(),
         cutoff_s: wanted.cutoff_s,
-        log_percent: 100,
         fill_percent: wanted.fill_percent,
-        // The standard library keys its hashes at random, so the hash of nothing is a random number.
-        seed: RandomState::new().build_hasher().finish(),
-        now_unix_s: Arc::new(unix_now_s),
         format,
+        ..FlashOptions::for_device(0, seed, Arc::new(unix_now_s))
     }
 }
 

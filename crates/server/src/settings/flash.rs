@@ -6,9 +6,9 @@ use std::path::PathBuf;
 
 use larder_cache::STORE_WAIT_MAX_MS;
 pub use larder_flash::Recover;
+use larder_flash::{FILL_PERCENT, memory_bytes_for};
 
 use super::names::Names;
-use super::units::MIB;
 
 /// A device of the flash tier.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,7 +64,7 @@ settings! {
         /// How long a store waits at most while memory is full and the device is behind, in milliseconds.
         pub store_wait_ms: u32 = STORE_WAIT_MAX_MS,
         /// The part of the flash that live items may take, in percent. Beyond it the coldest are dropped.
-        pub fill_percent: u8 = 85,
+        pub fill_percent: u8 = FILL_PERCENT,
         /// Seconds. An item with a shorter time to live is dropped when its zone is reclaimed.
         pub cutoff_s: u32 = 0,
         /// Whether reads and writes bypass the system's page cache.
@@ -82,12 +82,6 @@ settings! {
     }
 }
 
-/// The least default of [`FlashSettings::memory_bytes`]: two segment buffers of 4 MiB, and as much for tables.
-const MEMORY_BYTES_MIN: u64 = 16 * MIB;
-/// The default of [`FlashSettings::memory_bytes`] is the size of the device divided by this. That is enough for tables
-/// and filters of items of 100 bytes: each takes about 125 bytes of the device and 1.5 bytes of memory.
-const MEMORY_SHARE: u64 = 64;
-
 impl FlashSettings {
     /// Whether there is a flash tier.
     pub fn is_set(&self) -> bool {
@@ -96,7 +90,7 @@ impl FlashSettings {
 
     /// The most memory of the tier, in bytes, for a device of `device_bytes`.
     pub fn memory_for(&self, device_bytes: u64) -> u64 {
-        self.memory_bytes.unwrap_or((device_bytes / MEMORY_SHARE).max(MEMORY_BYTES_MIN))
+        self.memory_bytes.unwrap_or_else(|| memory_bytes_for(device_bytes))
     }
 
     /// Tells of settings that would have no effect: without a device, or beside each other. `evicts`: whether a full

@@ -20,7 +20,7 @@
 //!
 //! # Service times
 //! The service time of a get is `hit_us`, plus the penalty of the miss if the get missed: a miss asks the cache
-//! first.
+//! first. A hit on flash takes `flash_us` more than one in memory.
 //!
 //! Results do not depend on the number of threads.
 
@@ -221,6 +221,15 @@ fn check(rules: &Rules, unit: Unit, fields: Fields, source: &dyn Source) -> Resu
     if rules.ops == Some(OpsRule::Obey) && !fields.ops {
         return lacks("the trace has no commands: leave out --ops obey");
     }
+    match rules.flash_bytes {
+        Some(_) if unit != Unit::Bytes => {
+            return lacks("a flash stands behind a memory in bytes: give --sizes such as 64m");
+        }
+        Some(bytes) if bytes < larder::FLASH_BYTES_MIN => {
+            return Err(SourceError::new("--flash: a flash has 16m at least"));
+        }
+        _ => {}
+    }
     if rules.sizes.is_empty() {
         return Err(SourceError::new("no cache size is given: use --sizes"));
     }
@@ -308,8 +317,10 @@ impl Builder<'_> {
         match self.unit {
             Unit::Objects => larder::build(variant, capacity, self.rules.seed).map(Model::Policy),
             Unit::Bytes if capacity < larder::LIMIT_BYTES_MIN => Err("too small".to_owned()),
-            Unit::Bytes => larder::RealCache::new(capacity, variant, self.rules.seed)
-                .map(|cache| Model::Larder(Box::new(cache))),
+            Unit::Bytes => {
+                larder::RealCache::with_flash(capacity, self.rules.flash_bytes, variant, self.rules.seed)
+                    .map(|cache| Model::Larder(Box::new(cache)))
+            }
         }
     }
 }

@@ -28,9 +28,20 @@ impl Counts {
         ratio(self.hit_bytes, self.bytes)
     }
 
-    /// Mean service time of a get in microseconds, where a look-up costs `hit_us`.
-    pub fn service_us(&self, hit_us: u32) -> Option<f64> {
-        ratio(self.penalty_us, self.gets).map(|penalty_us| f64::from(hit_us) + penalty_us)
+    /// Gets that flash answered, per get; `None` if there is no flash.
+    pub fn flash_hit_ratio(&self) -> Option<f64> {
+        ratio(self.flash?.hits, self.gets)
+    }
+
+    /// Bytes written to flash per byte that was admitted; `None` if none was.
+    pub fn written_per_admitted_byte(&self) -> Option<f64> {
+        ratio(self.flash?.written_bytes, self.flash?.admitted_bytes)
+    }
+
+    /// Mean service time of a get in microseconds.
+    pub fn service_us(&self, rules: &Rules) -> Option<f64> {
+        let on_flash_us = self.flash.map_or(0, |flash| flash.hits * u64::from(rules.flash_us));
+        ratio(self.penalty_us + on_flash_us, self.gets).map(|more_us| f64::from(rules.hit_us) + more_us)
     }
 }
 
@@ -58,7 +69,7 @@ pub fn report(outcome: &Outcome, rules: &Rules) -> Report {
         let byte_miss = |run: &Run| run.counts.byte_hit_ratio().map(|hit| 1.0 - hit);
         parts.push(Part::Chart(view.curve("Byte miss ratio", "byte miss ratio", &byte_miss)));
     }
-    let service_us = |run: &Run| run.counts.service_us(rules.hit_us);
+    let service_us = |run: &Run| run.counts.service_us(rules);
     parts.push(Part::Chart(view.curve("Mean service time", "us", &service_us)));
     parts.extend(view.over_time().map(Part::Chart));
     parts.push(Part::Table(view.details()));
@@ -128,6 +139,11 @@ impl View<'_> {
             false => format!("{penalty} longer"),
         };
         fact("a miss takes", more, rules.penalty_us == usual.penalty_us);
+        if let Some(bytes) = rules.flash_bytes {
+            fact("flash behind larder", size_in_full(bytes), false);
+            let more = format!("{} us longer", grouped(u64::from(rules.flash_us)));
+            fact("a hit on flash takes", more, rules.flash_us == usual.flash_us);
+        }
         if let Some(objective) = rules.objective {
             fact("objective", objective.name().to_owned(), false);
         }
@@ -242,6 +258,14 @@ impl View<'_> {
         if first != Objective::Requests {
             tables.push(self.comparison(Objective::Requests));
         }
+        if self.rules.flash_bytes.is_some() {
+            let of_run = |value: fn(&Counts) -> Option<f64>| {
+                move |policy: &str, capacity: u64| value(&self.run(policy, capacity)?.counts)
+            };
+            tables.push(self.by_size("Hits on flash per get", 4, &of_run(Counts::flash_hit_ratio)));
+            let written = of_run(Counts::written_per_admitted_byte);
+            tables.push(self.by_size("Bytes written to flash per byte admitted", 2, &written));
+        }
         if first != Objective::Time && self.outcome.fields.penalties {
             tables.push(self.comparison(Objective::Time));
         }
@@ -254,7 +278,7 @@ impl View<'_> {
         match objective {
             Objective::Requests => counts.miss_ratio(),
             Objective::Bytes => counts.byte_hit_ratio().map(|hit| 1.0 - hit),
-            Objective::Time => counts.service_us(self.rules.hit_us).map(|us| us / 1000.0),
+            Objective::Time => counts.service_us(self.rules).map(|us| us / 1000.0),
         }
     }
 
@@ -296,6 +320,8 @@ impl View<'_> {
             "hit ratio",
             "miss ratio",
             "byte hit ratio",
+            "flash hit ratio",
+            "flash bytes written",
             "service time us",
             "items at end",
             "used",
@@ -330,7 +356,9 @@ impl View<'_> {
             number(counts.hit_ratio(), 4),
             number(counts.miss_ratio(), 4),
             number(counts.byte_hit_ratio(), 4),
-            counts.service_us(self.rules.hit_us).map_or(Cell::Empty, |us| Cell::Rounded(us, 3)),
+            number(counts.flash_hit_ratio(), 4),
+            counts.flash.map_or(Cell::Empty, |flash| Cell::Bytes(flash.written_bytes as f64)),
+            counts.service_us(self.rules).map_or(Cell::Empty, |us| Cell::Rounded(us, 3)),
             Cell::Count(run.items),
             self.amount(run.used),
             Cell::Rounded(run.metadata_bits, 3),

@@ -41,8 +41,12 @@ pub struct Rules {
     pub overhead_bytes: u32,
     /// Cost of a look-up in microseconds.
     pub hit_us: u32,
+    /// Additional cost of a hit on flash in microseconds.
+    pub flash_us: u32,
     /// Cost of a miss in microseconds where the trace does not know it.
     pub penalty_us: u32,
+    /// Bytes of flash behind each memory of Larder's; `None` = no flash.
+    pub flash_bytes: Option<u64>,
     /// What the first table compares, best first, and what `larder` saves. `None` = the first table compares misses, in
     /// the requested order, and `larder` has the server's default.
     pub objective: Option<Objective>,
@@ -54,7 +58,7 @@ pub struct Rules {
 
 impl Default for Rules {
     /// All policies at 0.1 % to 30 % of the trace's keys. A hit costs 200 us, about a round trip within a data
-    /// centre.
+    /// centre, and one on flash 100 us more, a read of a drive.
     fn default() -> Self {
         Rules {
             policies: vec!["all".to_owned()],
@@ -65,7 +69,9 @@ impl Default for Rules {
             warmup: Warmup::Requests(0),
             overhead_bytes: 0,
             hit_us: 200,
+            flash_us: 100,
             penalty_us: PENALTY_UNKNOWN_US,
+            flash_bytes: None,
             objective: None,
             threads: 0,
             seed: 1,

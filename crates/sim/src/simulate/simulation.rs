@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::feed::{Chunk, Prepared, Verb};
-use crate::policy::larder::{RealCache, RealItem};
+use crate::policy::larder::{FlashCounts, RealCache, RealItem};
 use crate::policy::{Access, Policy};
 
 /// The simulated cache.
@@ -31,6 +31,8 @@ pub struct Counts {
     pub evictions: u64,
     /// Items found to be expired and removed.
     pub expired: u64,
+    /// What flash did, where Larder has some. Its hits are among the hits.
+    pub flash: Option<FlashCounts>,
 }
 
 /// Gets and hits over time, in windows of equally many requests.
@@ -106,8 +108,8 @@ pub(super) struct Simulation {
     stored: u64,
     removed: u64,
     held: u64,
-    /// Evictions and expiries of the real cache before counting began.
-    real_before: (u64, u64),
+    /// Evictions and expiries of the real cache before counting began, and what its flash did.
+    real_before: (u64, u64, Option<FlashCounts>),
     counted_from: u64,
     is_counting: bool,
     chunks_done: u64,
@@ -127,7 +129,7 @@ impl Simulation {
             stored: 0,
             removed: 0,
             held: 0,
-            real_before: (0, 0),
+            real_before: (0, 0, None),
             counted_from,
             is_counting: false,
             chunks_done: 0,
@@ -172,7 +174,9 @@ impl Simulation {
         (self.stored, self.removed) = (0, 0);
         match &self.model {
             Model::Policy(policy) => self.held = policy.items(),
-            Model::Larder(cache) => self.real_before = (cache.evictions(), cache.expired()),
+            Model::Larder(cache) => {
+                self.real_before = (cache.evictions(), cache.expired(), cache.flash_counts());
+            }
         }
     }
 
@@ -276,6 +280,7 @@ impl Simulation {
             Model::Larder(cache) => {
                 counts.evictions = cache.evictions() - self.real_before.0;
                 counts.expired = cache.expired() - self.real_before.1;
+                counts.flash = cache.flash_counts().map(|now| now - self.real_before.2.unwrap_or_default());
                 (cache.items(), cache.used_bytes(), cache.metadata_bits())
             }
         };

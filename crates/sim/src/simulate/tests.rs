@@ -400,6 +400,10 @@ fn what_cannot_be_is_refused_in_one_line() {
     let bytes = Rules { objective: Some(Objective::Bytes), ..rules(&["lru"], &["10"]) };
     assert!(refused(bare, &bytes).contains("--objective bytes"));
     assert!(refused(ALL_FIELDS, &rules(&["larder"], &["1m"])).contains("too small"));
+    let flash = |bytes, size| Rules { flash_bytes: Some(bytes), ..rules(&["larder"], &[size]) };
+    assert!(refused(ALL_FIELDS, &flash(1 << 20, "16m")).contains("16m at least"));
+    assert!(refused(ALL_FIELDS, &flash(1 << 30, "100")).contains("--sizes such as 64m"));
+    assert!(refused(ALL_FIELDS, &flash(1 << 60, "16m")).contains("TMPDIR"));
 }
 
 #[test]
@@ -414,6 +418,41 @@ fn the_real_cache_comes_near_lru_and_says_where_it_is_too_small() {
     assert!(larder.hits as f64 > expected as f64 * 0.97, "{larder:?}, LRU {expected} hits");
     let run = outcome.cells[1].run.as_ref().unwrap();
     assert!(run.used < 16 << 20 && run.items > 5000 && larder.evictions > 0, "{run:?}");
+}
+
+#[test]
+fn what_memory_has_no_room_for_is_found_on_flash() {
+    // Some values have several parts on flash.
+    let value_bytes = |key: u64| if key.is_multiple_of(500) { 300_000 } else { 200 + (key % 1000) as u32 };
+    let requests = skewed(150_000, 30_000, value_bytes);
+    let distinct = requests.iter().map(|request| request.key).collect::<std::collections::HashSet<_>>().len();
+    let rules = Rules { flash_bytes: Some(128 << 20), ..rules(&["lru", "larder"], &["12m"]) };
+    let outcome = simulate(&requests, &rules);
+    let (lru, larder) = (counts(&outcome, 0), counts(&outcome, 1));
+    assert_eq!((larder.gets, larder.gets - larder.hits), (150_000, distinct as u64), "each key misses once");
+    let flash = larder.flash.unwrap();
+    assert!(flash.hits > 0 && flash.hits < larder.hits && flash.written_bytes > 0, "{flash:?}");
+    assert_eq!(larder.flash_hit_ratio(), Some(flash.hits as f64 / 150_000.0));
+    assert_eq!((lru.flash, lru.hits < larder.hits), (None, true), "others have no flash");
+    let in_memory = Counts { flash: None, ..larder }.service_us(&rules).unwrap();
+    let more = flash.hits as f64 * f64::from(rules.flash_us) / 150_000.0;
+    assert!((larder.service_us(&rules).unwrap() - in_memory - more).abs() < 1e-6);
+    assert_eq!(counts(&simulate(&requests, &rules), 1), larder, "a run can be repeated");
+}
+
+#[test]
+fn commands_find_what_only_flash_has() {
+    let request = |key, op, value_bytes| Request { key, value_bytes, key_bytes: 9, op, ..Request::default() };
+    let mut requests = vec![request(1, Op::Set, 1000), request(2, Op::Set, 1000)];
+    // They push the first ones out of memory.
+    requests.extend((10..30_000).map(|key| request(key, Op::Set, 1000)));
+    requests.push(request(2, Op::Delete, 0));
+    // A replace of an item that is there gives it another size; a get of that size is a hit.
+    requests.push(request(1, Op::Replace, 2000));
+    requests.extend([request(1, Op::Get, 2000), request(2, Op::Get, 1000)]);
+    let rules = Rules { flash_bytes: Some(128 << 20), ..rules(&["larder"], &["12m"]) };
+    let counts = counts(&simulate(&requests, &rules), 0);
+    assert_eq!((counts.gets, counts.hits), (2, 1), "the deleted item is gone");
 }
 
 /// Hits of LRU over bytes of key and value.

@@ -1,11 +1,10 @@
 //! One worker's reads from flash: which are on their way, what came of those that ended, and which connections wait for
 //! them.
 
-use super::recent_reads::RecentReads;
 use crate::dispatch::progress::{RESULTS_AT_ONCE, ReadGroup};
 use crate::io::{Buffers, Charge, ConnectionId};
 use crate::latency::WorkerLatency;
-use larder_cache::{Commit, Found, KeyHash};
+use larder_cache::{Commit, Found, KeyHash, RecentReads};
 use std::collections::{HashSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;

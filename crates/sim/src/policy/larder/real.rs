@@ -8,6 +8,7 @@ use larder_cache::{
 };
 
 use super::Variant;
+use super::second_level::{FlashCounts, SecondLevel};
 use crate::policy::interface::WARMTH_BITS;
 
 /// An item, as the trace describes it.
@@ -30,6 +31,7 @@ pub struct RealItem {
 pub struct RealCache {
     cache: Arc<Cache>,
     worker: Worker,
+    second_level: Option<SecondLevel>,
     time_s: u32,
     /// Length of the key of each key number; 0 = not met yet.
     key_lengths: Vec<u8>,
@@ -57,12 +59,27 @@ impl RealCache {
     /// # Errors
     /// A limit below 8 MiB, the server's minimum, or a refusal of the memory by the system.
     pub fn new(limit_bytes: u64, variant: impl Into<Variant>, seed: u64) -> Result<RealCache, String> {
+        RealCache::with_flash(limit_bytes, None, variant, seed)
+    }
+
+    /// As [`RealCache::new`], with `flash_bytes` of flash behind the memory, in a file in the folder for temporary
+    /// files.
+    ///
+    /// # Errors
+    /// Those of [`RealCache::new`]; less than 16 MiB of flash, or no room for it.
+    pub fn with_flash(
+        limit_bytes: u64,
+        flash_bytes: Option<u64>,
+        variant: impl Into<Variant>,
+        seed: u64,
+    ) -> Result<RealCache, String> {
         let variant = variant.into();
         let mut column_bytes = COLUMN_BYTES;
         while column_bytes > COLUMN_BYTES_MIN && limit_bytes / u64::from(column_bytes) < COLUMNS_WANTED_MIN {
             column_bytes /= 2;
         }
-        let cache = Cache::new(CacheOptions {
+        let second_level = flash_bytes.map(|bytes| SecondLevel::new(bytes, limit_bytes, seed)).transpose()?;
+        let options = CacheOptions {
             limit_bytes,
             item_bytes_max: limit_bytes / ITEM_SHARE,
             workers: 1,
@@ -72,13 +89,16 @@ impl RealCache {
             temperature: variant.temperature,
             worth: variant.worth,
             ..CacheOptions::default()
-        })
-        .map_err(|error| error.0)?;
+        };
+        let level = second_level.as_ref().map(SecondLevel::level);
+        let cache = Cache::with_flash(options, level).map_err(|error| error.0)?;
         cache.clock().hold();
+        second_level.iter().for_each(|second| second.set_time(&cache));
         cache.distrust_stated_penalties();
         Ok(RealCache {
             worker: cache.worker(),
             cache,
+            second_level,
             time_s: 0,
             key_lengths: Vec::new(),
             key: [b'k'; KEY_BYTES_MAX],
@@ -93,32 +113,48 @@ impl RealCache {
         if time_s != self.time_s {
             self.cache.clock().shift(i64::from(time_s) - i64::from(self.time_s));
             self.time_s = time_s;
+            self.second_level.iter().for_each(|second| second.set_time(&self.cache));
         }
     }
 
     /// Looks an item up and returns whether it was stored.
     pub fn get(&mut self, item: &RealItem) -> bool {
         let (length, _) = self.shape(item);
-        let key = &self.key[..length];
-        let found = self.worker.get(self.cache.hash(key), key).map(|hit| self.worker.note_fetch(&hit));
-        let is_hit = found.is_some();
+        let is_hit = self.find(length).is_some();
         self.worker.quiesce();
         is_hit
+    }
+
+    /// Looks the item up whose key [`RealCache::shape`] wrote, in memory and then on flash: the length of its value,
+    /// and, if memory had it, the rest of its lifetime.
+    fn find(&mut self, length: usize) -> Option<(u64, Option<u32>)> {
+        let key = &self.key[..length];
+        let hash = self.cache.hash(key);
+        let found = self.worker.get(hash, key).map(|hit| {
+            self.worker.note_fetch(&hit);
+            let left_s = hit.expiry().remaining_s(self.cache.clock().now_s()).unwrap_or(0);
+            (hit.value_bytes().into(), Some(left_s))
+        });
+        found.or_else(|| Some((self.second_level.as_mut()?.get(&mut self.worker, hash, key)?, None)))
+    }
+
+    /// Brings the item to memory whose key [`RealCache::shape`] wrote, if flash has it.
+    fn bring(&mut self, length: usize) {
+        if let Some(second) = &self.second_level {
+            let key = &self.key[..length];
+            second.bring(&mut self.worker, self.cache.hash(key), key);
+        }
     }
 
     /// Looks an item up and returns whether it was stored. A miss stores the item. A hit with another size stores the
     /// item again with the same expiry.
     pub fn get_or_fill(&mut self, item: &RealItem) -> bool {
         let (length, value_bytes) = self.shape(item);
-        let key = &self.key[..length];
-        let found = self.worker.get(self.cache.hash(key), key).map(|hit| {
-            self.worker.note_fetch(&hit);
-            (hit.value_bytes(), hit.expiry().remaining_s(self.cache.clock().now_s()).unwrap_or(0))
-        });
+        let found = self.find(length);
         match found {
-            Some((found_bytes, _)) if found_bytes == value_bytes => {}
+            Some((found_bytes, _)) if found_bytes == u64::from(value_bytes) => {}
             Some((_, left_s)) => {
-                self.store(item, length, value_bytes, left_s, Mode::Set);
+                self.store(item, length, value_bytes, left_s.unwrap_or(item.ttl_s), Mode::Set);
             }
             None => {
                 self.store(item, length, value_bytes, item.ttl_s, Mode::Set);
@@ -138,18 +174,21 @@ impl RealCache {
     /// Stores an item if it is absent. Returns whether it was stored before.
     pub fn add(&mut self, item: &RealItem) -> bool {
         let (length, value_bytes) = self.shape(item);
+        self.bring(length);
         self.store(item, length, value_bytes, item.ttl_s, Mode::Add) == StoreOutcome::NotStored
     }
 
     /// Stores an item if it is present. Returns whether it was stored before.
     pub fn replace(&mut self, item: &RealItem) -> bool {
         let (length, value_bytes) = self.shape(item);
+        self.bring(length);
         self.store(item, length, value_bytes, item.ttl_s, Mode::Replace) != StoreOutcome::NotStored
     }
 
     /// Gives a stored item its new size and keeps its expiry. Returns whether it was stored.
     pub fn alter(&mut self, item: &RealItem) -> bool {
         let (length, value_bytes) = self.shape(item);
+        self.bring(length);
         let key = &self.key[..length];
         let Some(hit) = self.worker.peek(self.cache.hash(key), key) else { return false };
         let left_s = hit.expiry().remaining_s(self.cache.clock().now_s()).unwrap_or(0);
@@ -172,7 +211,7 @@ impl RealCache {
         outcome == DeleteOutcome::Deleted
     }
 
-    /// Whether an item is stored. Changes nothing.
+    /// Whether memory has an item. Changes nothing.
     pub fn contains(&mut self, item: &RealItem) -> bool {
         let (length, _) = self.shape(item);
         let key = &self.key[..length];
@@ -197,6 +236,11 @@ impl RealCache {
     /// The number of items dropped because they had expired.
     pub fn expired(&self) -> u64 {
         self.cache.totals().reclaimed
+    }
+
+    /// What flash has done so far; `None` = there is none.
+    pub fn flash_counts(&self) -> Option<FlashCounts> {
+        self.second_level.as_ref().map(SecondLevel::counts)
     }
 
     /// Two bits of warmth, and the ghost table, the hitmap and its shadows.
@@ -244,6 +288,9 @@ impl RealCache {
             0 => Expiry::NEVER,
             ttl_s => Expiry::at_s(self.cache.clock().now_s().saturating_add(ttl_s)),
         };
+        if let Some(second) = &self.second_level {
+            second.make_room(&self.cache, &mut self.worker);
+        }
         let outcome = self.worker.store(&Store {
             mode,
             expiry,
@@ -265,6 +312,7 @@ impl RealCache {
             self.worker.offline();
             self.cache.tend();
             self.worker.online();
+            self.second_level.iter().for_each(SecondLevel::tend);
         }
         outcome
     }

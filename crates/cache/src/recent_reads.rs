@@ -11,7 +11,7 @@
 //! are promoted a quarter as often, but the processor time of a request stays within the noise of 5 %. With Zipf reads
 //! of exponent 0.99 memory answers 76 % of the requests instead of 79 %, after 750,000 of them.
 
-use larder_cache::KeyHash;
+use larder_item::KeyHash;
 
 /// Memory of the cache for each slot, bytes.
 const MEMORY_BYTES_PER_SLOT: u64 = 4096;
@@ -20,20 +20,20 @@ const SLOTS_MIN: u64 = 1 << 10;
 const SLOTS_MAX: u64 = 1 << 19;
 
 /// The keys that one worker read from flash lately.
-pub(super) struct RecentReads {
+pub struct RecentReads {
     /// 16 bits of a key's hash in each slot; 0 = none.
     slots: Box<[u16]>,
 }
 
 impl RecentReads {
     /// For a cache with so much memory.
-    pub(super) fn new(memory_bytes: u64) -> RecentReads {
+    pub fn new(memory_bytes: u64) -> RecentReads {
         let slots = (memory_bytes / MEMORY_BYTES_PER_SLOT).clamp(SLOTS_MIN, SLOTS_MAX);
         RecentReads { slots: vec![0; slots as usize].into() }
     }
 
     /// Notes that a key was read. Returns whether it was read lately; seldom it was another key.
-    pub(super) fn note(&mut self, hash: KeyHash) -> bool {
+    pub fn note(&mut self, hash: KeyHash) -> bool {
         let slot = ((hash.0 as u128 * self.slots.len() as u128) >> 64) as usize;
         let mark = (hash.0 as u16).max(1);
         std::mem::replace(&mut self.slots[slot], mark) == mark
