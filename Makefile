@@ -8,7 +8,7 @@
 #                real traces: TRACES=FOLDER
 #
 # Each stage is also a target of its own: install fmt clippy tidy program unit zns loom miri fuzz transcripts reference
-# differential clients fleets process stress. Tests install what they need in .tools and build in target.
+# differential clients python fleets process stress. Tests install what they need in .tools and build in target.
 #
 # The program that the tests run is built as the unit tests are, from the same compiled parts, with the assertions of a
 # debug build: target/debug/larder. `make test SERVER="target/release/larder serve"`, after `make release`, tests the
@@ -38,11 +38,12 @@ N ?= 20
 BUSY ?= 4
 SUITE ?= unit transcripts differential clients fleets process stress
 STAGE := $(PYTHON) tests/stage.py
+VENV_PYTHON := .tools/venv/bin/python
 LANE_THAT_COMPILES := program clippy unit@install loom
-LANE_THAT_WAITS := install fmt tidy transcripts@program reference differential clients fleets process stress
+LANE_THAT_WAITS := install fmt tidy transcripts@program reference differential clients python fleets process stress
 LANE_THAT_IS_FREE := miri@install fuzz zns
-STAGES := install fmt clippy tidy program unit zns loom miri fuzz transcripts reference differential clients fleets \
-	process stress
+STAGES := install fmt clippy tidy program unit zns loom miri fuzz transcripts reference differential clients python \
+	fleets process stress
 SIDE_BY_SIDE ?= yes
 # Tests that `make quick` leaves out because they take long: a part of a name names all tests with it.
 SLOW_TESTS := stress flood overwritten burst compared with_many_threads killed_at_any_moment bytes_that_were_changed \
@@ -89,7 +90,7 @@ tidy:
 	@$(STAGE) tidy sh -c "$(PYTHON) tests/tidy/test_tidy.py; shown=\$$?; $(PYTHON) tests/tidy/tidy.py && exit \$$shown"
 
 program:
-	@$(STAGE) program cargo build --profile test --workspace --locked --bins --tests
+	@$(STAGE) program cargo build --profile test --workspace --locked --lib --bins --tests
 
 # One example in the documentation is a test: what the compiler refuses, in larder-memory. The whole workspace is named
 # so that nothing is compiled for it anew.
@@ -148,6 +149,12 @@ differential:
 
 clients:
 	@$(STAGE) clients $(PYTHON) tests/clients/run.py --server "$(SERVER)"
+
+python:
+	@$(STAGE) python tests/needs.sh \
+		"NumPy cannot be had (tests/requirements.txt): the Python module larder_sim is not tested" \
+		"$(PYTHON) tests/clients/run.py --install-only pymemcache && $(VENV_PYTHON) -c 'import numpy'" -- \
+		$(VENV_PYTHON) tests/python/test_larder_sim.py
 
 fleets:
 	@$(STAGE) fleets $(PYTHON) tests/fleets/run.py --server "$(SERVER)"

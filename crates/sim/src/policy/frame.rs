@@ -4,7 +4,7 @@ use super::interface::{Access, Policy};
 use super::slots::Slots;
 
 /// The part in which one policy differs from another. The frame passes only sizes from 1 to the capacity.
-pub(super) trait Scheme: Send {
+pub trait Scheme: Send {
     /// Data that the policy keeps with each item.
     type Data: Copy + Send;
 
@@ -46,14 +46,14 @@ pub(super) trait Scheme: Send {
 }
 
 /// A policy: a [`Scheme`] and the slots that it manages.
-pub(super) struct Framed<S: Scheme> {
+pub struct Framed<S: Scheme> {
     slots: Slots<S::Data>,
     scheme: S,
 }
 
 impl<S: Scheme> Framed<S> {
     /// An empty cache; `lists` is the number of lists that the scheme uses.
-    pub(super) fn new(capacity: u64, lists: usize, scheme: S) -> Framed<S> {
+    pub fn new(capacity: u64, lists: usize, scheme: S) -> Framed<S> {
         Framed { slots: Slots::new(capacity, lists), scheme }
     }
 }

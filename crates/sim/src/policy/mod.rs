@@ -8,6 +8,9 @@
 //!
 //! Keys are dense numbers. An access to an item whose size has changed is a hit. If the item grew, the policy then
 //! evicts items until the cache is within its capacity; the victim may be the item itself. A size of 0 counts as 1.
+//!
+//! `examples/own_policy/main.rs` is a policy outside this crate: a [`Scheme`] in its frame. A policy that keeps its
+//! items in another way implements [`Policy`].
 
 mod arc;
 mod clock;
@@ -31,8 +34,9 @@ mod tests;
 mod tiny_lfu;
 mod two_q;
 
-use frame::Framed;
+pub use frame::{Framed, Scheme};
 pub use interface::{Access, Policy};
+pub use slots::Slots;
 
 pub mod larder;
 

@@ -28,7 +28,10 @@ struct List {
 
 /// Items by slot number, in a fixed number of lists. A ghost (a remembered key without an item) has a slot too, but
 /// does not count as used space.
-pub(super) struct Slots<T> {
+///
+/// Lists are numbered from 0. The number of a slot is valid until [`Slots::free`]; functions panic for a number that
+/// never was one.
+pub struct Slots<T> {
     slot_of_id: Vec<u32>,
     slots: Vec<Slot<T>>,
     lists: Vec<List>,
@@ -41,7 +44,7 @@ pub(super) struct Slots<T> {
 
 impl<T: Copy> Slots<T> {
     /// An empty arena with `lists` lists, for a cache of this capacity.
-    pub(super) fn new(capacity: u64, lists: usize) -> Slots<T> {
+    pub fn new(capacity: u64, lists: usize) -> Slots<T> {
         assert!(lists < usize::from(NO_LIST));
         Slots {
             slot_of_id: Vec::new(),
@@ -55,33 +58,33 @@ impl<T: Copy> Slots<T> {
     }
 
     /// The limit of the sum of the sizes of the stored items.
-    pub(super) fn capacity(&self) -> u64 {
+    pub fn capacity(&self) -> u64 {
         self.capacity
     }
 
     /// The sum of the sizes of the stored items.
-    pub(super) fn used(&self) -> u64 {
+    pub fn used(&self) -> u64 {
         self.used
     }
 
     /// The number of stored items.
-    pub(super) fn items(&self) -> u64 {
+    pub fn items(&self) -> u64 {
         self.items
     }
 
     /// Whether something must be evicted before another `size` fits.
-    pub(super) fn lacks(&self, size: u32) -> bool {
+    pub fn lacks(&self, size: u32) -> bool {
         self.used + u64::from(size) > self.capacity
     }
 
     /// The slot of a key, whether stored or ghost.
     #[inline]
-    pub(super) fn find(&self, id: u32) -> Option<u32> {
+    pub fn find(&self, id: u32) -> Option<u32> {
         self.slot_of_id.get(id as usize).copied().filter(|&slot| slot != NIL)
     }
 
     /// Gives a stored item a slot that is in no list. The key must not have a slot.
-    pub(super) fn add(&mut self, id: u32, size: u32, data: T) -> u32 {
+    pub fn add(&mut self, id: u32, size: u32, data: T) -> u32 {
         let item = Slot { id, size, newer: NIL, older: NIL, list: NO_LIST, resident: true, data };
         let slot = if self.free == NIL {
             self.slots.push(item);
@@ -103,14 +106,14 @@ impl<T: Copy> Slots<T> {
     }
 
     /// [`Slots::add`] and [`Slots::push`] in one.
-    pub(super) fn add_to(&mut self, list: u8, id: u32, size: u32, data: T) -> u32 {
+    pub fn add_to(&mut self, list: u8, id: u32, size: u32, data: T) -> u32 {
         let slot = self.add(id, size, data);
         self.push(list, slot);
         slot
     }
 
     /// Removes an item or a ghost completely.
-    pub(super) fn free(&mut self, slot: u32) {
+    pub fn free(&mut self, slot: u32) {
         self.unlink(slot);
         self.make_ghost(slot);
         self.slot_of_id[self.slots[slot as usize].id as usize] = NIL;
@@ -119,7 +122,7 @@ impl<T: Copy> Slots<T> {
     }
 
     /// Turns a stored item into a ghost, which no longer counts as used space. The slot stays in its list.
-    pub(super) fn make_ghost(&mut self, slot: u32) {
+    pub fn make_ghost(&mut self, slot: u32) {
         let item = &mut self.slots[slot as usize];
         if item.resident {
             item.resident = false;
@@ -129,7 +132,7 @@ impl<T: Copy> Slots<T> {
     }
 
     /// Changes the size of an item.
-    pub(super) fn resize(&mut self, slot: u32, size: u32) {
+    pub fn resize(&mut self, slot: u32, size: u32) {
         let item = &mut self.slots[slot as usize];
         let old = u64::from(std::mem::replace(&mut item.size, size));
         if item.resident {
@@ -142,7 +145,7 @@ impl<T: Copy> Slots<T> {
     }
 
     /// Puts a slot that is in no list at the head of `list`.
-    pub(super) fn push(&mut self, list: u8, slot: u32) {
+    pub fn push(&mut self, list: u8, slot: u32) {
         let to = &mut self.lists[usize::from(list)];
         let item = &mut self.slots[slot as usize];
         debug_assert_eq!(item.list, NO_LIST);
@@ -159,7 +162,7 @@ impl<T: Copy> Slots<T> {
     }
 
     /// Removes a slot from its list, if it is in one.
-    pub(super) fn unlink(&mut self, slot: u32) {
+    pub fn unlink(&mut self, slot: u32) {
         let Slot { list, newer, older, size, .. } = self.slots[slot as usize];
         if list == NO_LIST {
             return;
@@ -181,7 +184,7 @@ impl<T: Copy> Slots<T> {
 
     /// Moves a slot to the head of `list` from any list.
     #[inline]
-    pub(super) fn move_to(&mut self, list: u8, slot: u32) {
+    pub fn move_to(&mut self, list: u8, slot: u32) {
         if self.lists[usize::from(list)].head != slot {
             self.unlink(slot);
             self.push(list, slot);
@@ -189,45 +192,45 @@ impl<T: Copy> Slots<T> {
     }
 
     /// The oldest slot of a list.
-    pub(super) fn tail(&self, list: u8) -> Option<u32> {
+    pub fn tail(&self, list: u8) -> Option<u32> {
         Some(self.lists[usize::from(list)].tail).filter(|&slot| slot != NIL)
     }
 
     /// The next slot towards the head of the list.
-    pub(super) fn newer(&self, slot: u32) -> Option<u32> {
+    pub fn newer(&self, slot: u32) -> Option<u32> {
         Some(self.slots[slot as usize].newer).filter(|&slot| slot != NIL)
     }
 
     /// The sum of the sizes in a list.
-    pub(super) fn list_size(&self, list: u8) -> u64 {
+    pub fn list_size(&self, list: u8) -> u64 {
         self.lists[usize::from(list)].size
     }
 
     /// The list of a slot, which must be in one.
     #[inline]
-    pub(super) fn list_of(&self, slot: u32) -> u8 {
+    pub fn list_of(&self, slot: u32) -> u8 {
         self.slots[slot as usize].list
     }
 
     /// Whether the slot holds a stored item; false for a ghost.
     #[inline]
-    pub(super) fn is_resident(&self, slot: u32) -> bool {
+    pub fn is_resident(&self, slot: u32) -> bool {
         self.slots[slot as usize].resident
     }
 
     /// The number of the key.
-    pub(super) fn id(&self, slot: u32) -> u32 {
+    pub fn id(&self, slot: u32) -> u32 {
         self.slots[slot as usize].id
     }
 
     /// The size of the item.
-    pub(super) fn size(&self, slot: u32) -> u32 {
+    pub fn size(&self, slot: u32) -> u32 {
         self.slots[slot as usize].size
     }
 
     /// The data that the policy keeps with the item.
     #[inline]
-    pub(super) fn data(&mut self, slot: u32) -> &mut T {
+    pub fn data(&mut self, slot: u32) -> &mut T {
         &mut self.slots[slot as usize].data
     }
 }

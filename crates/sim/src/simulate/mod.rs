@@ -44,7 +44,7 @@ use crate::policy::{self, Policy, larder};
 use crate::progress::Progress;
 use crate::{Fields, Source, SourceError};
 use feed::{Survey, Surveyor};
-use larder_cache::Objective;
+pub use larder_cache::Objective;
 use simulation::{Model, Simulation};
 
 /// One policy at one cache size.

@@ -2,7 +2,7 @@
 
 /// Converts timestamps into seconds since the first timestamp.
 #[derive(Debug, Default)]
-pub(super) struct Clock {
+pub struct Clock {
     first: Option<u64>,
     now_s: u32,
     backwards: u64,
@@ -12,7 +12,7 @@ impl Clock {
     /// The time of the next request. A timestamp before the latest one counts as the latest one, so that differences
     /// never underflow. `None` if the timestamp lies 2^32 seconds or more after the first.
     #[inline]
-    pub(super) fn at(&mut self, timestamp_s: u64) -> Option<u32> {
+    pub fn at(&mut self, timestamp_s: u64) -> Option<u32> {
         let first = *self.first.get_or_insert(timestamp_s);
         let since_s = timestamp_s.saturating_sub(first);
         if timestamp_s < first || since_s < u64::from(self.now_s) {
@@ -24,7 +24,7 @@ impl Clock {
     }
 
     /// A remark for the user about timestamps that went backwards, if there were any.
-    pub(super) fn notice(&self, name: &str) -> Option<String> {
+    pub fn notice(&self, name: &str) -> Option<String> {
         (self.backwards > 0).then(|| {
             format!(
                 "{name}: {} requests bear a time before their predecessor's; they count as sent \

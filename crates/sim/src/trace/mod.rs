@@ -30,6 +30,7 @@ use std::path::Path;
 
 use crate::{Source, SourceError};
 
+pub use clock::Clock;
 pub use columns::Named;
 pub use filled::{Filled, Known};
 pub use format::Format;
