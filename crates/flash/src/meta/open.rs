@@ -59,7 +59,7 @@ pub(super) fn find_or_format(device: &dyn Device, options: MetaOptions) -> Resul
         None => format(device, options.seed),
         Some((zone, log)) => {
             check_superblock(device, &log.state.superblock)?;
-            Ok(keep(zone, log, options.recover))
+            Ok(keep(zone, *log, options.recover))
         }
     }
 }
@@ -188,11 +188,11 @@ fn fresh_state(device: &dyn Device, seed: u64) -> Result<LogState, FlashError> {
 }
 
 /// The log of the device, and its zone. `None` if the device is blank, or power was lost while it was formatted.
-fn find(device: &dyn Device) -> Result<Option<(ZoneId, ScannedLog)>, FlashError> {
+fn find(device: &dyn Device) -> Result<Option<(ZoneId, Box<ScannedLog>)>, FlashError> {
     let name = device.describe();
     let failed = |error: DeviceError| FlashError(format!("{name}: the meta zones cannot be read: {error}"));
     let read = |zone| scan::read(device, ZoneId(zone)).map_err(failed);
-    let mut best: Option<(ZoneId, ScannedLog)> = None;
+    let mut best: Option<(ZoneId, Box<ScannedLog>)> = None;
     let (mut torn, mut foreign, mut other_version) = (false, false, None);
     for zone in 0..META_ZONES {
         match read(zone)? {

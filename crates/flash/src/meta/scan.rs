@@ -22,7 +22,7 @@ pub(super) enum ZoneContent {
     /// Something else.
     Foreign,
     /// A log.
-    Log(ScannedLog),
+    Log(Box<ScannedLog>),
 }
 
 /// A log, read from beginning to end.
@@ -175,7 +175,7 @@ pub(super) fn read(device: &dyn Device, zone: ZoneId) -> Result<ZoneContent, Dev
         None => (Vec::new(), true),
     };
     let journal = journal.into_iter().filter(|record| record.segment >= oldest).collect();
-    Ok(ZoneContent::Log(ScannedLog { first, last, state, journal, damaged }))
+    Ok(ZoneContent::Log(Box::new(ScannedLog { first, last, state, journal, damaged })))
 }
 
 /// Whether later frames of the same log follow behind its end. A frame is written only when the frame before it is
