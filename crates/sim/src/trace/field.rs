@@ -99,12 +99,12 @@ pub(super) fn client(text: &[u8]) -> u32 {
     }
 }
 
-/// The command; an empty field means `get`.
+/// The command; an empty field means `get`. Traces of block devices write 0 and 1, or R and W, for reads and writes.
 #[inline]
 pub(super) fn op(text: &[u8]) -> Result<Op, Bad> {
     match text {
-        b"get" | b"" => Ok(Op::Get),
-        b"set" => Ok(Op::Set),
+        b"get" | b"" | b"0" | b"R" | b"r" => Ok(Op::Get),
+        b"set" | b"1" | b"W" | b"w" => Ok(Op::Set),
         _ => op_by_name(text).ok_or_else(|| Bad::quoting("op", text, "is no operation known")),
     }
 }
