@@ -110,7 +110,7 @@ pub(super) fn run(args: &CaptureArgs) -> Result<(), Failure> {
     };
     let known = Known::learn(open()?.as_mut())?;
     let to = args.to.or_else(|| write::format_by_name(&args.out)).unwrap_or(Format::Csv);
-    copy(Box::new(Filled::new(open()?, known)), &target, to, "capture")
+    copy(Box::new(Filled::new(open()?, known)), &target, to, "capture").map(|_| ())
 }
 
 /// Where the requests are until the sizes of their items are known.
