@@ -12,7 +12,7 @@ import threading
 import unittest
 
 import support
-from process_support import Case, is_larder, program
+from process_support import Case, is_at_work, is_larder, program
 
 LARDER = program() if is_larder() else support.DEFAULT_COMMAND.split()[0]
 REPLAY = [LARDER, "replay"]
@@ -71,15 +71,6 @@ def begin(server, *arguments):
     command = REPLAY + ["--server", server, "--json", "-"] + list(arguments)
     return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                             text=True)
-
-
-def is_at_work(process):
-    """Whether a process waits for signals and has used a third of a second of processor time."""
-    with open("/proc/%d/status" % process.pid, encoding="ascii") as file:
-        caught = int(re.search(r"SigCgt:\s*(\w+)", file.read()).group(1), 16)
-    with open("/proc/%d/stat" % process.pid, encoding="ascii") as file:
-        ticks = sum(int(field) for field in file.read().rsplit(")", 1)[1].split()[11:13])
-    return caught >> (signal.SIGTERM - 1) & 1 and ticks > os.sysconf("SC_CLK_TCK") / 3
 
 
 def replay(server, *arguments):

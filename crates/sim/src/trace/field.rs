@@ -39,7 +39,7 @@ pub(super) fn shown(text: &[u8]) -> String {
 
 /// A whole number; `None` if the text contains anything but digits or does not fit into 64 bits.
 #[inline]
-pub(super) fn digits(text: &[u8]) -> Option<u64> {
+pub(crate) fn digits(text: &[u8]) -> Option<u64> {
     if text.is_empty() || text.len() > 20 {
         return None;
     }
