@@ -366,6 +366,14 @@ fn a_text_in_utf_16_is_told_so() {
 }
 
 #[test]
+fn packets_are_told_from_a_trace() {
+    for octets in [0xa1b2_c3d4u32.to_le_bytes(), 0xa1b2_3c4du32.to_be_bytes(), 0x0a0d_0d0au32.to_be_bytes()] {
+        let refused = super::detect::detect("a.csv", &[&octets[..], &[0; 100]].concat()).unwrap_err();
+        assert!(refused.contains("larder capture FILE"), "{refused}");
+    }
+}
+
+#[test]
 fn broken_compressed_data_is_an_error_that_names_the_file() {
     let text: String =
         (0..300_000u64).map(|n| format!("{}\n", n.wrapping_mul(0x9e37_79b9_7f4a_7c15))).collect();

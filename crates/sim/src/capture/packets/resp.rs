@@ -100,7 +100,8 @@ impl Commands {
     }
 
     /// Passes over bytes of a word that were not captured, of which the length is known. Then the word may have been
-    /// the last one of its command. `false` = they are not those of one word.
+    /// the last one of its command. `None` = more than one word is missing: then the command counts as far as it is
+    /// known, and the place is lost.
     pub(super) fn hole(
         &mut self,
         reader: &mut Reader,
@@ -110,10 +111,14 @@ impl Commands {
         asked: &mut Asked,
     ) -> Option<Others> {
         let Some(word_bytes) = self.word_bytes else { return reader.hole(bytes).then_some(0) };
-        let left = (word_bytes + END_BYTES).checked_sub(reader.buffer.len() as u64 + bytes)?;
+        let left = (word_bytes + END_BYTES).checked_sub(reader.buffer.len() as u64 + bytes);
+        self.add(Word { text: Vec::new(), bytes: word_bytes });
+        let Some(left) = left else {
+            self.run(time_us, waiting, asked);
+            return None;
+        };
         reader.forget(reader.buffer.len());
         reader.pass(0, left);
-        self.add(Word { text: Vec::new(), bytes: word_bytes });
         Some(if self.left == 0 { self.run(time_us, waiting, asked) } else { 0 })
     }
 

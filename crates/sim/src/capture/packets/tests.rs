@@ -405,6 +405,14 @@ fn values_that_the_capture_cuts_off_have_their_length() {
         "{}",
         found.notice
     );
+    // Words behind the value are lost, and the command counts without them.
+    let set = [b"*5\r\n$3\r\nSET\r\n$1\r\n7\r\n$1000\r\n", value.as_slice(), b"\r\n$2\r\nEX\r\n$1\r\n9\r\n"]
+        .concat();
+    let sent = Dialogue::new().say(&[(&set, b"+OK\r\n"), (get, &bulk)], 1400).end();
+    let found = read(&pcap(&sent, Link::Ethernet, false, 54 + 50));
+    let expected = [(7, Op::Set, 1000, 0), (7, Op::Get, 1000, 0)];
+    assert_eq!((found.requests.as_slice(), found.hits), (expected.as_slice(), Some((1, 1))));
+    assert!(found.notice.contains("looked for: 1"), "{}", found.notice);
     // A key that is cut off makes no request.
     let long = format!("*2\r\n$3\r\nGET\r\n$60\r\n{sixty}\r\n").into_bytes();
     let sent = Dialogue::new().say(&[(&long, b"$-1\r\n"), (get, b"$-1\r\n")], 1400).end();
