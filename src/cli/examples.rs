@@ -29,7 +29,14 @@ const EXAMPLES: &[(&str, &[Example])] = &[
     ("health", &[("larder health 127.0.0.1:11219", "status 0 if the server is ready")]),
     (
         "capture",
-        &[("larder capture cache-1:11211 --for 5m -o cache-1.csv.zst", "five minutes of its traffic")],
+        &[
+            ("larder capture cache-1:11211 --for 5m -o cache-1.csv.zst", "five minutes of its traffic"),
+            (
+                "larder capture cache-1.pcap -o cache-1.csv.zst",
+                "from packets: tcpdump -w cache-1.pcap port 11211",
+            ),
+            ("larder capture - --port 7000 --limit 10m -o a.csv.zst", "from a pipe: tcpdump -w - port 7000"),
+        ],
     ),
     ("trace inspect", &[("larder trace inspect cache-1.csv.zst --html trace.html", "what a trace holds")]),
     (

@@ -36,7 +36,7 @@ pub(super) fn overview() -> String {
          \x20      larder check-config ...   check the settings of a server, with the flags of serve\n\
          \x20      larder format-flash ...   erase the flash of a server, with the flags of serve\n\
          \x20      larder health [ADDR]      ask the admin page of a server whether it is ready\n\
-         \x20      larder capture ADDR ...   write what the clients of a running server ask for to a trace\n\
+         \x20      larder capture ADDR ...   write what the clients of a server ask for to a trace\n\
          \x20      larder trace ...          inspect, convert or sample a trace of requests\n\
          \x20      larder workload ...       generate the requests of a workload and write them to a file\n\
          \x20      larder replay ...         send a trace or a workload to a memcached or RESP server\n\

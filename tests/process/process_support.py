@@ -1,7 +1,9 @@
 """What the process tests share: the server under test, and how it is started by hand."""
 
 import os
+import re
 import shlex
+import signal
 import socket
 import subprocess
 import sys
@@ -60,6 +62,15 @@ def run_program(*arguments, environment=None):
     done = subprocess.run(words + list(arguments), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True, timeout=support.WAIT_SECONDS_MAX, env=variables)
     return done.returncode, done.stdout, done.stderr
+
+
+def is_at_work(process):
+    """Whether a process waits for signals and has used a third of a second of processor time."""
+    with open("/proc/%d/status" % process.pid, encoding="ascii") as file:
+        caught = int(re.search(r"SigCgt:\s*(\w+)", file.read()).group(1), 16)
+    with open("/proc/%d/stat" % process.pid, encoding="ascii") as file:
+        ticks = sum(int(field) for field in file.read().rsplit(")", 1)[1].split()[11:13])
+    return caught >> (signal.SIGTERM - 1) & 1 and ticks > os.sysconf("SC_CLK_TCK") / 3
 
 
 def own_address():

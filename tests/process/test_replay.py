@@ -12,7 +12,7 @@ import threading
 import unittest
 
 import support
-from process_support import Case, is_larder, program
+from process_support import Case, is_at_work, is_larder, program
 
 LARDER = program() if is_larder() else support.DEFAULT_COMMAND.split()[0]
 REPLAY = [LARDER, "replay"]
@@ -71,15 +71,6 @@ def begin(server, *arguments):
     command = REPLAY + ["--server", server, "--json", "-"] + list(arguments)
     return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                             text=True)
-
-
-def is_at_work(process):
-    """Whether a process waits for signals and has used a third of a second of processor time."""
-    with open("/proc/%d/status" % process.pid, encoding="ascii") as file:
-        caught = int(re.search(r"SigCgt:\s*(\w+)", file.read()).group(1), 16)
-    with open("/proc/%d/stat" % process.pid, encoding="ascii") as file:
-        ticks = sum(int(field) for field in file.read().rsplit(")", 1)[1].split()[11:13])
-    return caught >> (signal.SIGTERM - 1) & 1 and ticks > os.sysconf("SC_CLK_TCK") / 3
 
 
 def replay(server, *arguments):
@@ -269,12 +260,39 @@ class Replay(Case):
 
     def test_an_interrupted_simulation_or_curve_reports_what_it_has(self):
         for number, status in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
-            for words in (["simulate", "--policies", "lru,sieve", "--sizes", "100"], ["mrc"]):
+            for words in (["simulate", "--policies", "lru,sieve", "--sizes", "100"], ["mrc"],
+                          ["plan", "--item-bytes", "100"], ["trace", "inspect"]):
                 with self.subTest(words=words, status=status):
                     found, report, errors = self.ended_by(number, is_at_work, *words, "--workload", ZIPFIAN % "1g")
                     self.assertEqual(found, status, errors)
                     self.assertRegex(errors, r"^larder: interrupted after [\d,]+ re\w+, [\d.]+ % of the trace: ")
                     self.check_incomplete(report)
+
+    def test_an_interrupted_check_of_a_workload_reports_what_it_has(self):
+        found, report, errors = self.ended_by(signal.SIGHUP, is_at_work, "workload", ZIPFIAN % "1g", "--check")
+        self.assertEqual(found, 129, errors)
+        self.assertRegex(errors, r"^larder: interrupted after [\d,]+ requests, [\d.]+ % of the trace: the report")
+        self.check_incomplete(report)
+
+    def test_an_interrupted_conversion_leaves_the_requests_that_it_has_read(self):
+        for words in (["workload", ZIPFIAN % "1g"], ["trace", "convert", "--workload", ZIPFIAN % "1g"],
+                      ["trace", "sample", "--rate", "0.5", "--workload", ZIPFIAN % "1g"]):
+            with self.subTest(words=words):
+                out = os.path.join(self.folder(), "trace.csv")
+                process = subprocess.Popen([LARDER, *words, out], stdin=subprocess.DEVNULL, text=True,
+                                           stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                self.addCleanup(process.kill)
+                support.until(lambda process=process: is_at_work(process), "the command has begun")
+                process.send_signal(signal.SIGINT)
+                output, errors = process.communicate(timeout=RUN_SECONDS_MAX)
+                self.assertEqual(process.returncode, 130, errors)
+                done = re.match(r"larder: interrupted after ([\d,]+) requests, [\d.]+ % of the trace: the trace is "
+                                r"incomplete\n$", errors)
+                self.assertTrue(done, errors)
+                with open(out) as file:
+                    self.assertEqual(sum(1 for _ in file) - 1, int(done[1].replace(",", "")))
+                self.assertIn("trace.csv: %s requests" % done[1].replace(",", ""), output)
+                self.assertEqual(os.listdir(os.path.dirname(out)), ["trace.csv"], "nothing temporary is left")
 
     def test_a_simulation_that_is_interrupted_before_it_begins_reports_nothing(self):
         # The sizes are shares, so the keys are counted first.

@@ -5,7 +5,7 @@
 //!   trace, workload ---> source ---> simulate (policy)      hit ratios, side by side
 //!     (a file)  (a law)    |   \---> mrc ---> plan          curves, and what to buy
 //!                          \-------> replay                 a real server under the same load
-//!   capture ---> trace                                       what the clients of a running server ask for
+//!   capture ---> trace                                       what the clients of a server ask for, told or in packets
 //!                       live ---> plan                       what a running server knows of itself
 //!                                       \____ report        tables, SVG, one HTML file
 //! ```

@@ -2,8 +2,8 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use crate::{Fields, Request};
 
@@ -66,22 +66,25 @@ pub trait Source: Send {
     }
 }
 
-/// Another source, which ends early when a flag is set.
+/// Another source, which ends early when a flag is set, and counts its requests.
 pub struct Stoppable {
     inner: Box<dyn Source>,
     stop: Arc<AtomicBool>,
+    passed: Arc<AtomicU64>,
 }
 
 impl Stoppable {
-    /// The requests of `inner` until `stop` is set.
-    pub fn new(inner: Box<dyn Source>, stop: Arc<AtomicBool>) -> Stoppable {
-        Stoppable { inner, stop }
+    /// The requests of `inner` until `stop` is set. Their number is added to `passed`.
+    pub fn new(inner: Box<dyn Source>, stop: Arc<AtomicBool>, passed: Arc<AtomicU64>) -> Stoppable {
+        Stoppable { inner, stop, passed }
     }
 }
 
 impl Source for Stoppable {
     fn fill(&mut self, into: &mut Vec<Request>, most: usize) -> Result<usize, SourceError> {
-        if self.stop.load(Relaxed) { Ok(0) } else { self.inner.fill(into, most) }
+        let got = if self.stop.load(Relaxed) { 0 } else { self.inner.fill(into, most)? };
+        self.passed.fetch_add(got as u64, Relaxed);
+        Ok(got)
     }
 
     fn fields(&self) -> Fields {

@@ -40,7 +40,7 @@ struct Words {
 
 #[derive(Subcommand)]
 enum Workbench {
-    /// Write what the clients of a running server ask for to a trace
+    /// Write what the clients of a server ask for to a trace
     Capture(capture::CaptureArgs),
     /// Inspect, convert or sample a trace of requests
     Trace(trace::TraceArgs),

@@ -23,7 +23,8 @@ pub(super) struct SourceArgs {
     #[arg(long, value_parser = format)]
     pub(super) format: Option<traces::Format>,
     /// What the columns of a text are that has no header, such as time=1,key=2,size=3; also time_ms (us, ns, 100ns),
-    /// key_size, op, ttl, client and penalty_us (ms, s). Commas, tabs, semicolons or blanks separate them
+    /// volume, sectors, key_size, op, ttl, client and penalty_us (ms, s). Commas, tabs, semicolons or blanks separate
+    /// them
     #[arg(long, value_name = "NAME=PLACE,...", conflicts_with = "format")]
     pub(super) columns: Option<traces::Named>,
     /// Skip and count lines that cannot be read, instead of stopping at the first one

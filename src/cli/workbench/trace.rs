@@ -8,6 +8,7 @@ use larder_sim::trace::{self as traces, Format, Sampled, inspect, write};
 use larder_sim::{CHUNK_REQUESTS, Source};
 
 use super::failure::Failure;
+use super::interrupt::Interrupt;
 use super::output::{OutputArgs, print};
 use super::source::SourceArgs;
 use super::values::written_format;
@@ -96,16 +97,19 @@ impl TargetArgs {
 pub(super) fn run(args: TraceArgs) -> Result<(), Failure> {
     match args.command {
         Command::Inspect(args) => {
-            let mut source = args.source.open()?;
+            let interrupt = Interrupt::wait()?;
+            let mut source = interrupt.ends(args.source.open()?);
             let mut progress = Progress::new("inspect", args.output.quiet);
-            let report = inspect::inspect(source.as_mut(), &mut progress)?;
+            let mut report = inspect::inspect(source.as_mut(), &mut progress)?;
             progress.finish();
-            args.output.deliver(&report)
+            let ended = interrupt.mark(&mut report, interrupt.passed(), source.done_ratio())?;
+            args.output.deliver(&report)?;
+            ended.map_or(Ok(()), Err)
         }
         Command::Convert(args) => {
             let to = args.target.to.or_else(|| write::format_by_name(&args.target.out));
             let source = args.source.open()?;
-            copy(source, &args.target, to.ok_or_else(|| unnamed(&args.target.out))?, "convert")
+            copy_until_signal(source, &args.target, to.ok_or_else(|| unnamed(&args.target.out))?, "convert")
         }
         Command::Sample(args) => {
             let to = match (args.target.to, &args.source.trace) {
@@ -118,7 +122,8 @@ pub(super) fn run(args: TraceArgs) -> Result<(), Failure> {
                 (None, None) => write::format_by_name(&args.target.out),
             };
             let source = Sampled::new(args.source.open()?, args.rate, args.seed)?;
-            copy(Box::new(source), &args.target, to.ok_or_else(|| unnamed(&args.target.out))?, "sample")
+            let to = to.ok_or_else(|| unnamed(&args.target.out))?;
+            copy_until_signal(Box::new(source), &args.target, to, "sample")
         }
     }
 }
@@ -130,13 +135,28 @@ fn unnamed(out: &Path) -> Failure {
     ))
 }
 
-/// Writes a source to a file.
+/// Writes a source to a file until it ends or a signal comes. The file then has the requests before the signal.
+pub(super) fn copy_until_signal(
+    source: Box<dyn Source>,
+    target: &TargetArgs,
+    to: Format,
+    what: &str,
+) -> Result<(), Failure> {
+    let interrupt = Interrupt::wait()?;
+    let ratio = copy(interrupt.ends(source), target, to, what)?;
+    match interrupt.ended(interrupt.passed(), ratio)? {
+        Some((status, done)) => Err(Failure::Interrupted(status, format!("{done}: the trace is incomplete"))),
+        None => Ok(()),
+    }
+}
+
+/// Writes a source to a file. Returns how much of the source was read, from 0 to 1, if that is known.
 pub(super) fn copy(
     mut source: Box<dyn Source>,
     target: &TargetArgs,
     to: Format,
     what: &str,
-) -> Result<(), Failure> {
+) -> Result<Option<f64>, Failure> {
     target.may_be_written()?;
     let mut progress = Progress::new(what, target.quiet);
     let mut writer = write::Writer::create(&target.out, to, source.fields(), target.force)?;
@@ -159,8 +179,9 @@ pub(super) fn copy(
         progress.set(first_pass + ratio * (1.0 - first_pass), "looking for next accesses");
     })?;
     progress.finish();
+    let ratio = source.done_ratio();
     if target.quiet {
-        return Ok(());
+        return Ok(ratio);
     }
     for notice in source.notices() {
         print(&format!("notice: {notice}\n"))?;
@@ -175,5 +196,6 @@ pub(super) fn copy(
         written.requests,
         written.file_bytes,
         to.name()
-    ))
+    ))?;
+    Ok(ratio)
 }

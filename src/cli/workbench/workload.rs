@@ -9,8 +9,9 @@ use larder_sim::trace::{Format, write};
 use larder_sim::{Limited, Source, workload};
 
 use super::failure::Failure;
+use super::interrupt::Interrupt;
 use super::output::{OutputArgs, print};
-use super::trace::{TargetArgs, copy};
+use super::trace::{TargetArgs, copy_until_signal};
 use super::values::{count, written_format};
 
 /// Flags of `larder workload`.
@@ -53,16 +54,20 @@ pub(super) fn run(args: WorkloadArgs) -> Result<(), Failure> {
     }
     let Some(out) = args.out else {
         let mut progress = Progress::new("workload", args.output.quiet);
-        let report = workload::check(source.as_mut(), &mut progress)?;
+        let interrupt = Interrupt::wait()?;
+        let mut source = interrupt.ends(source);
+        let mut report = workload::check(source.as_mut(), &mut progress)?;
         progress.finish();
-        return args.output.deliver(&report);
+        let ended = interrupt.mark(&mut report, interrupt.passed(), source.done_ratio())?;
+        args.output.deliver(&report)?;
+        return ended.map_or(Ok(()), Err);
     };
     let to = args.to.or_else(|| write::format_by_name(&out)).unwrap_or(Format::Csv);
     if out == Path::new("-") {
         return stream(source.as_mut(), to);
     }
     let target = TargetArgs { out, to: Some(to), force: args.force, quiet: args.output.quiet };
-    copy(source, &target, to, "workload")
+    copy_until_signal(source, &target, to, "workload")
 }
 
 /// Writes the requests to standard output. A reader such as `head` that stops early is no failure.

@@ -7,6 +7,9 @@ use crate::{Fields, Op, Request};
 const U16_MAX: u64 = u16::MAX as u64;
 const U32_MAX: u64 = u32::MAX as u64;
 
+/// The unit of block devices.
+const SECTOR_BYTES: u32 = 512;
+
 /// What separates columns where nothing else does: any white space.
 const BLANK: u8 = b' ';
 
@@ -16,8 +19,11 @@ pub(super) enum Column {
     /// Time, in units of a second divided by this.
     Time(u32),
     Key,
+    /// A further part of the key: keys of one name in two volumes are two keys.
+    Volume,
     KeyBytes,
-    ValueBytes,
+    /// Length of the value, in units of this many bytes.
+    ValueBytes(u32),
     Client,
     Op,
     Ttl,
@@ -47,9 +53,11 @@ impl Column {
             | "lbn"
             | "hashed_path_query"
             | "hashed_host_path_query" => Column::Key,
+            "volume" | "volume_id" => Column::Volume,
             "key_size" | "key_bytes" | "keysize" | "key_length" => Column::KeyBytes,
             "value_size" | "size" | "value_bytes" | "valuesize" | "obj_size" | "object_size" | "bytes"
-            | "value_length" | "response_size" => Column::ValueBytes,
+            | "value_length" | "response_size" => Column::ValueBytes(1),
+            "sectors" => Column::ValueBytes(SECTOR_BYTES),
             "client" | "client_id" => Column::Client,
             "op" | "operation" | "command" | "cmd" => Column::Op,
             "ttl" | "ttl_s" => Column::Ttl,
@@ -84,8 +92,8 @@ impl std::str::FromStr for Named {
             let column = Column::named(name.as_bytes());
             if column == Column::Ignored {
                 return Err(format!(
-                    "'{name}' is no column: there are time, key, size, key_size, op, ttl, client, \
-                                    penalty, and their like with a unit, as time_ms"
+                    "'{name}' is no column: there are time, key, volume, size, sectors, key_size, op, ttl, \
+                     client, penalty, and their like with a unit, as time_ms"
                 ));
             }
             let at = place.trim().parse().ok().filter(|place| (1..=NAMED_MAX).contains(place));
@@ -166,7 +174,7 @@ impl Columns {
         let has = |wanted: fn(&Column) -> bool| self.columns.iter().any(wanted);
         Fields {
             times: has(|column| matches!(column, Column::Time(_))),
-            sizes: has(|column| matches!(column, Column::KeyBytes | Column::ValueBytes)),
+            sizes: has(|column| matches!(column, Column::KeyBytes | Column::ValueBytes(_))),
             ops: has(|column| *column == Column::Op),
             ttls: has(|column| *column == Column::Ttl),
             penalties: has(|column| matches!(column, Column::Penalty(_))),
@@ -202,7 +210,7 @@ impl Columns {
         if !self.may_be_more && texts.next().is_some() {
             return Err(self.too_many());
         }
-        Ok((taken.time_s, taken.request))
+        Ok(taken.whole(keys))
     }
 
     #[cold]
@@ -225,7 +233,7 @@ impl Columns {
         if !self.may_be_more && rest.is_some() {
             return Err(self.too_many());
         }
-        Ok((taken.time_s, taken.request))
+        Ok(taken.whole(keys))
     }
 }
 
@@ -273,6 +281,7 @@ fn unquote<'a>(text: &'a [u8], delimiter: u8, into: &mut Vec<u8>) -> Result<Opti
 #[derive(Default)]
 struct Taken {
     time_s: u64,
+    volume: Option<u64>,
     request: Request,
 }
 
@@ -287,8 +296,14 @@ impl Taken {
             }
             Column::Key if text.is_empty() => return Err(Bad::new("key", "is empty")),
             Column::Key => request.key = keys.read(text),
+            Column::Volume => self.volume = Some(keys.read(text)),
             Column::KeyBytes => request.key_bytes = field::number("key size", text, U16_MAX)? as u16,
-            Column::ValueBytes => request.value_bytes = field::number("value size", text, U32_MAX)? as u32,
+            Column::ValueBytes(1) => {
+                request.value_bytes = field::number("value size", text, U32_MAX)? as u32;
+            }
+            Column::ValueBytes(unit) => {
+                request.value_bytes = field::scaled("value size", text, f64::from(unit), U32_MAX)? as u32;
+            }
             Column::Client => request.client = field::client(text),
             Column::Op => request.op = field::op(text)?,
             Column::Ttl => request.ttl_s = field::number_or_zero("ttl", text, U32_MAX)? as u32,
@@ -303,6 +318,15 @@ impl Taken {
         }
         Ok(())
     }
+
+    /// The time in seconds and the request, once all columns are taken.
+    #[inline]
+    fn whole(mut self, keys: &KeyReader) -> (u64, Request) {
+        if let Some(volume) = self.volume {
+            self.request.key = keys.in_volume(volume, self.request.key);
+        }
+        (self.time_s, self.request)
+    }
 }
 
 /// The columns of Microsoft Research Cambridge, and whether they are numbers:
@@ -314,7 +338,7 @@ const MSR: [(Column, bool); 7] = [
     (Column::Ignored, true),
     (Column::Op, false),
     (Column::Key, true),
-    (Column::ValueBytes, true),
+    (Column::ValueBytes(1), true),
     (Column::Ignored, true),
 ];
 
@@ -329,7 +353,7 @@ pub(super) fn is_msr(line: &[u8]) -> bool {
 
 /// Twitter's columns after the key, from the last to the first, with and without penalties.
 const TWITTER_BACKWARDS: [Column; 6] =
-    [Column::Penalty(1), Column::Ttl, Column::Op, Column::Client, Column::ValueBytes, Column::KeyBytes];
+    [Column::Penalty(1), Column::Ttl, Column::Op, Column::Client, Column::ValueBytes(1), Column::KeyBytes];
 
 /// The layout of Twitter's lines: `timestamp,key,key size,value size,client,op,TTL`, followed by a penalty in files
 /// with eight columns. The fields after the key are counted from the end of the line, because a key may contain
@@ -383,7 +407,7 @@ impl Twitter {
         for (&column, text) in columns.iter().zip(texts).rev() {
             taken.take(column, text.trim_ascii(), keys)?;
         }
-        Ok((taken.time_s, taken.request))
+        Ok(taken.whole(keys))
     }
 }
 

@@ -15,6 +15,15 @@ pub(super) const HEAD_BYTES: usize = 24 * 1024;
 /// The number of lines examined.
 const LINES_MAX: usize = 5;
 
+/// What captures of packets begin with: pcap with times in us and ns, in both orders of bytes, and pcapng.
+const PACKETS: [[u8; 4]; 5] = [
+    [0xd4, 0xc3, 0xb2, 0xa1],
+    [0xa1, 0xb2, 0xc3, 0xd4],
+    [0x4d, 0x3c, 0xb2, 0xa1],
+    [0xa1, 0xb2, 0x3c, 0x4d],
+    [0x0a, 0x0d, 0x0d, 0x0a],
+];
+
 /// The advice where the format cannot be detected.
 fn hint() -> String {
     let names = Format::names(|_| true);
@@ -48,6 +57,9 @@ pub(super) fn detect(name: &str, head: &[u8]) -> Result<Format, String> {
     }
     if records::is_lcs(head) {
         return Ok(Format::Lcs);
+    }
+    if PACKETS.iter().any(|magic| head.starts_with(magic)) {
+        return Err("is a capture of packets: 'larder capture FILE -o TRACE' makes a trace of it".to_owned());
     }
     if is_utf16(head) {
         return Err("is a text in UTF-16; write it in UTF-8 first: iconv -f UTF-16 -t UTF-8".to_owned());

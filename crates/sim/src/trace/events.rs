@@ -5,11 +5,10 @@
 //! `MONITOR` tells of each command as it was sent, and nothing of what was found.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 
+use super::asked::{Asked, Word};
 use super::field::{Bad, digits, op_by_name, shown};
-use super::key::KeyReader;
-use crate::mix::KeyMap;
 use crate::{Fields, Op, Request};
 
 /// Look-ups that may wait for the next line of their connection. The line of a change comes within some lines, as many
@@ -17,16 +16,10 @@ use crate::{Fields, Op, Request};
 const WAITING_MAX: usize = 1024;
 /// Connections of which the last line is remembered.
 const CONNECTIONS_MAX: usize = 100_000;
-/// The most keys whose last miss is remembered.
-const MISSES_MAX: usize = 1_000_000;
 /// Values of this length may come in pieces. Larder does not tell of the look-up of such a store: the one before it is
 /// the client's, unless it came right before.
 const PIECES_BYTES_MIN: u32 = 4096;
 const PIECES_GAP_US_MAX: u64 = 50;
-/// The length of a number that counts.
-const NUMBER_BYTES: u32 = 8;
-/// The longest time from a miss to a store that counts as what the miss cost, in microseconds (PAMA, section IV).
-const PENALTY_US_MAX: u64 = 5_000_000;
 
 /// Which server tells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,33 +43,13 @@ impl Teller {
     }
 }
 
-/// A request whose line has come.
-#[derive(Debug)]
-struct Told {
-    time_us: u64,
-    request: Request,
-    /// A look-up has found an item.
-    is_hit: bool,
-    /// A look-up has turned out to be a part of a change.
-    is_part: bool,
-}
-
 /// Makes requests of lines. Times are microseconds of the unix time.
 #[derive(Debug)]
 pub struct Events {
     teller: Teller,
-    keys: KeyReader,
-    told: VecDeque<Told>,
-    /// How many requests have left `told`.
-    taken: u64,
-    /// The look-up that was the last line of a connection: its place, counted from the first request on.
+    asked: Asked,
+    /// The look-up that was the last line of a connection: its place.
     look_ups: HashMap<Vec<u8>, u64>,
-    /// When a key was looked up and not found.
-    misses: KeyMap<u64>,
-    hits: u64,
-    gets: u64,
-    /// The lengths of the values of keys, where commands tell how much they add.
-    sizes: KeyMap<u32>,
     lost: u64,
     others: u64,
 }
@@ -84,19 +57,8 @@ pub struct Events {
 impl Events {
     /// Nothing has been told yet.
     pub fn new(teller: Teller) -> Events {
-        Events {
-            teller,
-            keys: KeyReader::new(),
-            told: VecDeque::new(),
-            taken: 0,
-            look_ups: HashMap::new(),
-            misses: KeyMap::default(),
-            hits: 0,
-            gets: 0,
-            sizes: KeyMap::default(),
-            lost: 0,
-            others: 0,
-        }
+        let waiting_max = if teller == Teller::Monitor { 0 } else { WAITING_MAX };
+        Events { teller, asked: Asked::new(waiting_max), look_ups: HashMap::new(), lost: 0, others: 0 }
     }
 
     /// The fields of the requests that these lines tell.
@@ -114,8 +76,7 @@ impl Events {
 
     /// The share of the reads that found an item, where the lines tell, and how many reads there were.
     pub fn hit_ratio(&self) -> Option<(f64, u64)> {
-        (self.teller == Teller::Watch && self.gets > 0)
-            .then(|| (self.hits as f64 / self.gets as f64, self.gets))
+        self.asked.hit_ratio()
     }
 
     /// Takes a line without its end.
@@ -138,40 +99,7 @@ impl Events {
 
     /// The next request, with its time in microseconds, once it is known what it is. `is_over` = no line follows.
     pub fn pop(&mut self, is_over: bool) -> Option<(u64, Request)> {
-        let waiting_max = if is_over || self.teller == Teller::Monitor { 0 } else { WAITING_MAX };
-        while self.told.len() > waiting_max {
-            let mut told = self.told.pop_front()?;
-            self.taken += 1;
-            if !told.is_part {
-                self.note_outcome(&mut told);
-                return Some((told.time_us, told.request));
-            }
-        }
-        None
-    }
-
-    /// Counts hits, and finds out what the miss before a store has cost.
-    fn note_outcome(&mut self, told: &mut Told) {
-        let Told { time_us, request, is_hit, .. } = told;
-        if self.teller == Teller::Monitor {
-            return;
-        }
-        if request.op == Op::Get {
-            self.gets += 1;
-            self.hits += u64::from(*is_hit);
-            if !*is_hit && self.misses.len() < MISSES_MAX {
-                self.misses.insert(request.key, *time_us);
-            }
-            return;
-        }
-        let gap_us = self.misses.remove(&request.key).map(|missed_us| time_us.saturating_sub(missed_us));
-        if request.op != Op::Delete {
-            request.penalty_us = gap_us.filter(|gap_us| *gap_us <= PENALTY_US_MAX).unwrap_or(0) as u32;
-        }
-    }
-
-    fn add(&mut self, time_us: u64, request: Request, is_hit: bool) {
-        self.told.push_back(Told { time_us, request, is_hit, is_part: false });
+        self.asked.pop(is_over)
     }
 
     fn take_watched(&mut self, line: &[u8]) -> Result<(), Bad> {
@@ -197,7 +125,7 @@ impl Events {
         let key = unescaped(wanted("key")?);
         let number = |name: &[u8]| field(line, name).and_then(digits).unwrap_or(0);
         let mut request = Request {
-            key: self.keys.read(&key),
+            key: self.asked.number(&key),
             key_bytes: key.len().min(usize::from(u16::MAX)) as u16,
             value_bytes: number(b"size=").min(u32::MAX.into()) as u32,
             op,
@@ -213,31 +141,26 @@ impl Events {
             self.was_looked_up(connection, &request, time_us);
             request.ttl_s = number(b"ttl=").min(u32::MAX.into()) as u32;
         } else if self.look_ups.len() < CONNECTIONS_MAX || self.look_ups.contains_key(connection) {
-            self.look_ups.insert(connection.to_vec(), self.taken + self.told.len() as u64);
+            self.look_ups.insert(connection.to_vec(), self.asked.next_place());
         }
-        self.add(time_us, request, is_hit);
+        self.asked.add(time_us, request, Some(is_hit));
         Ok(())
     }
 
     /// A change of this key: the look-up before it on the same connection belongs to it. The line of a delete names no
     /// connection.
     fn was_looked_up(&mut self, connection: &[u8], change: &Request, time_us: u64) {
-        let key = change.key;
         let last = match connection {
-            [] => self.told.iter().rposition(|told| told.request.key == key),
-            _ => self
-                .look_ups
-                .remove(connection)
-                .and_then(|at| at.checked_sub(self.taken))
-                .map(|at| at as usize),
+            [] => self.asked.last_of(change.key),
+            _ => self.look_ups.remove(connection),
         };
-        if let Some(told) = last.and_then(|at| self.told.get_mut(at))
-            && told.request.key == key
-            && told.request.op == Op::Get
+        if let Some(one) = last.and_then(|place| self.asked.at(place))
+            && one.request.key == change.key
+            && one.request.op == Op::Get
             && (change.value_bytes < PIECES_BYTES_MIN
-                || time_us.saturating_sub(told.time_us) <= PIECES_GAP_US_MAX)
+                || time_us.saturating_sub(one.time_us) <= PIECES_GAP_US_MAX)
         {
-            told.is_part = true;
+            one.is_part = true;
         }
     }
 
@@ -250,105 +173,11 @@ impl Events {
         let source = line.get(end..at).unwrap_or_default().trim_ascii_start();
         let database = source.strip_prefix(b"[").and_then(|rest| rest.split(|&octet| octet == b' ').next());
         let words = quoted(&line[at..]);
-        if !self.add_command(time_us, database.unwrap_or(b"0"), &words) {
+        if !self.asked.add_command(time_us, database.unwrap_or(b"0"), &words) {
             self.others += 1;
         }
         Ok(())
     }
-
-    /// The requests of a command of Redis. `false` = it is none for a key whose item this model has.
-    fn add_command(&mut self, time_us: u64, database: &[u8], words: &[Vec<u8>]) -> bool {
-        let [name, args @ ..] = words else { return false };
-        let name = name.to_ascii_lowercase();
-        let len = |word: &[u8]| Size::Is(word.len());
-        let mut add = |op, key: &[u8], size, ttl_s| self.add_one(time_us, op, (database, key), size, ttl_s);
-        match (name.as_slice(), args) {
-            (b"mget" | b"exists" | b"touch" | b"sinter" | b"sunion" | b"sdiff", [_, ..]) => {
-                args.iter().for_each(|key| add(Op::Get, key, Size::Unknown, 0));
-            }
-            (b"del" | b"unlink", [_, ..]) => {
-                args.iter().for_each(|key| add(Op::Delete, key, Size::Unknown, 0));
-            }
-            (b"mset" | b"msetnx", [_, ..]) => {
-                args.chunks_exact(2).for_each(|pair| add(Op::Set, &pair[0], len(&pair[1]), 0));
-            }
-            (b"set" | b"getset", [key, value, options @ ..]) => {
-                let is_add = options.iter().any(|word| word.eq_ignore_ascii_case(b"nx"));
-                add(if is_add { Op::Add } else { Op::Set }, key, len(value), ttl_s(options));
-            }
-            (b"setnx", [key, value]) => add(Op::Add, key, len(value), 0),
-            (b"setex" | b"psetex", [key, time, value]) => {
-                let unit: &[u8] = if name == b"psetex" { b"px" } else { b"ex" };
-                add(Op::Set, key, len(value), ttl_s(&[unit.to_vec(), time.clone()]));
-            }
-            (b"getdel", [key]) => {
-                add(Op::Get, key, Size::Unknown, 0);
-                add(Op::Delete, key, Size::Unknown, 0);
-            }
-            (b"append" | b"sadd" | b"zadd", [key, rest @ ..]) => {
-                add(Op::Append, key, Size::More(rest.iter().map(Vec::len).sum()), 0);
-            }
-            (b"hset" | b"hmset" | b"hsetnx" | b"setrange" | b"setbit", [key, rest @ ..]) => {
-                add(Op::Append, key, Size::AtLeast(rest.iter().map(Vec::len).sum()), 0);
-            }
-            (b"incr" | b"incrby" | b"incrbyfloat" | b"hincrby" | b"zincrby", [key, ..]) => {
-                add(Op::Incr, key, Size::AtLeast(NUMBER_BYTES as usize), 0);
-            }
-            (b"decr" | b"decrby", [key, ..]) => add(Op::Decr, key, Size::AtLeast(NUMBER_BYTES as usize), 0),
-            (
-                b"get" | b"getex" | b"strlen" | b"getrange" | b"substr" | b"getbit" | b"bitcount" | b"ttl"
-                | b"pttl" | b"type" | b"hget" | b"hmget" | b"hgetall" | b"hkeys" | b"hvals" | b"hlen"
-                | b"hexists" | b"hstrlen" | b"smembers" | b"sismember" | b"smismember" | b"scard"
-                | b"srandmember" | b"zscore" | b"zmscore" | b"zcard" | b"zcount" | b"zrank" | b"zrevrank"
-                | b"zrange" | b"zrangebyscore" | b"zrevrange" | b"zrevrangebyscore",
-                [key, ..],
-            ) => add(Op::Get, key, Size::Unknown, 0),
-            _ => return false,
-        }
-        true
-    }
-
-    fn add_one(&mut self, time_us: u64, op: Op, (database, key): (&[u8], &[u8]), size: Size, ttl_s: u32) {
-        // Keys of one name in two databases are two keys.
-        let number = match database {
-            b"0" => self.keys.read(key),
-            _ => self.keys.read(&[database, b":", key].concat()),
-        };
-        let bytes = |count: usize| count.clamp(1, u32::MAX as usize) as u32;
-        let value_bytes = match size {
-            Size::Unknown => 0,
-            Size::Is(count) => *self.sizes.entry(number).insert_entry(bytes(count)).get(),
-            Size::More(count) => {
-                let of_key = self.sizes.entry(number).or_default();
-                *of_key = of_key.saturating_add(bytes(count));
-                *of_key
-            }
-            Size::AtLeast(count) => {
-                let of_key = self.sizes.entry(number).or_default();
-                *of_key = bytes(count).max(*of_key);
-                *of_key
-            }
-        };
-        if op == Op::Delete {
-            self.sizes.remove(&number);
-        }
-        let key_bytes = key.len().min(usize::from(u16::MAX)) as u16;
-        self.add(
-            time_us,
-            Request { key: number, key_bytes, value_bytes, ttl_s, op, ..Request::default() },
-            false,
-        );
-    }
-}
-
-/// What a command says of the length of a value.
-#[derive(Clone, Copy)]
-enum Size {
-    Unknown,
-    Is(usize),
-    /// What it grows by, in bytes.
-    More(usize),
-    AtLeast(usize),
 }
 
 /// The value of the field that begins with `name`, which ends in `=`.
@@ -362,19 +191,6 @@ fn microseconds(text: &[u8]) -> Option<u64> {
     digits(&text[..dot])?
         .checked_mul(1_000_000)?
         .checked_add(digits(&text[dot + 1..]).filter(|&us| us < 1_000_000)?)
-}
-
-/// The seconds of `EX` or `PX` among the words of a `SET`.
-fn ttl_s(options: &[Vec<u8>]) -> u32 {
-    let found = options.windows(2).find_map(|pair| {
-        let number = digits(&pair[1])?;
-        match pair[0].to_ascii_lowercase().as_slice() {
-            b"ex" => Some(number),
-            b"px" => Some(number.div_ceil(1000)),
-            _ => None,
-        }
-    });
-    found.unwrap_or(0).min(u32::MAX.into()) as u32
 }
 
 /// A key in which `%xx` stands for a byte, as it is. What stands for no byte stays.
@@ -397,14 +213,14 @@ fn hexadecimal(two: &[u8]) -> Option<u8> {
 }
 
 /// The words of a line of `MONITOR`, each between quotes.
-fn quoted(line: &[u8]) -> Vec<Vec<u8>> {
+fn quoted(line: &[u8]) -> Vec<Word> {
     let (mut words, mut word, mut rest) = (Vec::new(), None::<Vec<u8>>, line);
     while let [octet, tail @ ..] = rest {
         rest = tail;
         match (&mut word, octet) {
             (None, b'"') => word = Some(Vec::new()),
             (None, _) => {}
-            (Some(_), b'"') => words.extend(word.take()),
+            (Some(_), b'"') => words.extend(word.take().map(Word::from)),
             (Some(text), b'\\') => match tail {
                 [b'x', code @ ..] if code.get(..2).and_then(hexadecimal).is_some() => {
                     text.extend(code.get(..2).and_then(hexadecimal));
@@ -432,6 +248,7 @@ fn quoted(line: &[u8]) -> Vec<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::trace::key::KeyReader;
 
     fn told(teller: Teller, lines: &[&str]) -> (Vec<(u64, Op, u32, u32)>, Events) {
         let mut events = Events::new(teller);

@@ -39,7 +39,7 @@ pub(super) fn shown(text: &[u8]) -> String {
 
 /// A whole number; `None` if the text contains anything but digits or does not fit into 64 bits.
 #[inline]
-pub(super) fn digits(text: &[u8]) -> Option<u64> {
+pub(crate) fn digits(text: &[u8]) -> Option<u64> {
     if text.is_empty() || text.len() > 20 {
         return None;
     }
@@ -99,12 +99,12 @@ pub(super) fn client(text: &[u8]) -> u32 {
     }
 }
 
-/// The command; an empty field means `get`.
+/// The command; an empty field means `get`. Traces of block devices write 0 and 1, or R and W, for reads and writes.
 #[inline]
 pub(super) fn op(text: &[u8]) -> Result<Op, Bad> {
     match text {
-        b"get" | b"" => Ok(Op::Get),
-        b"set" => Ok(Op::Set),
+        b"get" | b"" | b"0" | b"R" | b"r" => Ok(Op::Get),
+        b"set" | b"1" | b"W" | b"w" => Ok(Op::Set),
         _ => op_by_name(text).ok_or_else(|| Bad::quoting("op", text, "is no operation known")),
     }
 }

@@ -41,7 +41,7 @@ enum End {
 }
 
 /// A file that is decompressed as it is read. Bytes that were read and not yet consumed are [`Input::pending`].
-pub(super) struct Input {
+pub(crate) struct Input {
     path: PathBuf,
     reader: Box<dyn Read + Send>,
     compression: Option<&'static str>,
@@ -55,7 +55,7 @@ pub(super) struct Input {
 
 impl Input {
     /// Opens a file and detects its compression from its first bytes. Nothing seeks, so a pipe works.
-    pub(super) fn open(path: &Path) -> Result<Input, SourceError> {
+    pub(crate) fn open(path: &Path) -> Result<Input, SourceError> {
         let cannot = |error: io::Error| SourceError::new(format!("{}: {error}", path.display()));
         let file = File::open(path).map_err(cannot)?;
         let meta = file.metadata().map_err(cannot)?;
@@ -78,36 +78,36 @@ impl Input {
         })
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// The path for messages.
-    pub(super) fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         self.path.display().to_string()
     }
 
     /// The name of the file without its folder.
-    pub(super) fn file_name(&self) -> String {
+    pub(crate) fn file_name(&self) -> String {
         self.path.file_name().unwrap_or(self.path.as_os_str()).to_string_lossy().into_owned()
     }
 
     /// The bytes that were read and not yet consumed.
     #[inline]
-    pub(super) fn pending(&self) -> &[u8] {
+    pub(crate) fn pending(&self) -> &[u8] {
         &self.buffer[self.start..self.end]
     }
 
     /// Consumes the first `bytes` of [`Input::pending`].
     #[inline]
-    pub(super) fn consume(&mut self, octets: usize) {
+    pub(crate) fn consume(&mut self, octets: usize) {
         self.start += octets;
         debug_assert!(self.start <= self.end);
     }
 
     /// Reads more bytes behind the pending ones. Returns false at the end. A truncated compressed stream ends
     /// normally; see [`Input::is_cut`].
-    pub(super) fn more(&mut self) -> Result<bool, SourceError> {
+    pub(crate) fn more(&mut self) -> Result<bool, SourceError> {
         if self.state != End::NotYet {
             return Ok(false);
         }
@@ -141,18 +141,18 @@ impl Input {
     }
 
     /// Reads until `octets` bytes are pending or the input ends.
-    pub(super) fn read_ahead(&mut self, octets: usize) -> Result<(), SourceError> {
+    pub(crate) fn read_ahead(&mut self, octets: usize) -> Result<(), SourceError> {
         while self.end - self.start < octets && self.more()? {}
         Ok(())
     }
 
     /// Whether the compressed stream was truncated.
-    pub(super) fn is_cut(&self) -> bool {
+    pub(crate) fn is_cut(&self) -> bool {
         self.state == End::Cut
     }
 
     /// A remark for the user if the stream was truncated.
-    pub(super) fn notice(&self) -> Option<String> {
+    pub(crate) fn notice(&self) -> Option<String> {
         self.is_cut().then(|| {
             format!(
                 "{}: the {} stream breaks off; what could be read of it counts",
@@ -163,12 +163,12 @@ impl Input {
     }
 
     /// The length of the file, if it is known and not compressed.
-    pub(super) fn plain_bytes(&self) -> Option<u64> {
+    pub(crate) fn plain_bytes(&self) -> Option<u64> {
         self.file_bytes.filter(|_| self.compression.is_none())
     }
 
     /// The share of the file that has been read, from 0 to 1.
-    pub(super) fn done_ratio(&self) -> Option<f64> {
+    pub(crate) fn done_ratio(&self) -> Option<f64> {
         let file_bytes = self.file_bytes.filter(|&bytes| bytes > 0)?;
         let mut read_bytes = self.read_bytes.load(Ordering::Relaxed);
         if self.compression.is_none() {

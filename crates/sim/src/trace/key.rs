@@ -23,6 +23,15 @@ impl KeyReader {
     pub(super) fn read(&self, text: &[u8]) -> u64 {
         canonical_decimal(text).unwrap_or_else(|| self.hasher.hash(text).0)
     }
+
+    /// The number of the key that has the number `key` in a volume.
+    #[inline]
+    pub(super) fn in_volume(&self, volume: u64, key: u64) -> u64 {
+        let mut both = [0; 16];
+        both[..8].copy_from_slice(&volume.to_le_bytes());
+        both[8..].copy_from_slice(&key.to_le_bytes());
+        self.hasher.hash(&both).0
+    }
 }
 
 /// The value of a decimal number below 2^64 without leading zeros.

@@ -8,14 +8,15 @@
 //!
 //! A trace is never held in memory. `docs/workbench.md` describes the formats.
 
+pub(crate) mod asked;
 mod clock;
 mod columns;
 mod detect;
 pub mod events;
-mod field;
+pub(crate) mod field;
 mod filled;
 mod format;
-mod input;
+pub(crate) mod input;
 pub mod inspect;
 mod key;
 mod lines;

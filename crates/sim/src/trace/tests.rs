@@ -366,6 +366,14 @@ fn a_text_in_utf_16_is_told_so() {
 }
 
 #[test]
+fn packets_are_told_from_a_trace() {
+    for octets in [0xa1b2_c3d4u32.to_le_bytes(), 0xa1b2_3c4du32.to_be_bytes(), 0x0a0d_0d0au32.to_be_bytes()] {
+        let refused = super::detect::detect("a.csv", &[&octets[..], &[0; 100]].concat()).unwrap_err();
+        assert!(refused.contains("larder capture FILE"), "{refused}");
+    }
+}
+
+#[test]
 fn broken_compressed_data_is_an_error_that_names_the_file() {
     let text: String =
         (0..300_000u64).map(|n| format!("{}\n", n.wrapping_mul(0x9e37_79b9_7f4a_7c15))).collect();
@@ -718,6 +726,30 @@ fn columns_without_a_header_are_those_that_the_reader_names() {
         let error = text.parse::<super::Named>().unwrap_err();
         assert!(error.contains(why), "{error}");
     }
+}
+
+#[test]
+fn block_traces_name_reads_and_writes_by_digits_or_letters_and_volumes_apart() {
+    let with = |text: &str| Options { columns: Some(text.parse().unwrap()), ..Options::default() };
+    // Tencent: time, offset and size in sectors, 0 for a read and 1 for a write, volume.
+    let tencent = b"1538323200,80,8,0,1063\n1538323201,80,128,1,1064\n1538323203,80,8,1,1063\n";
+    let found = read_with("a", tencent, &with("time=1,key=2,sectors=3,op=4,volume=5"));
+    let [first, second, third] = found.requests.as_slice() else { panic!("{:?}", found.error) };
+    let of = |one: &Request| (one.time_s, one.value_bytes, one.op);
+    assert_eq!(
+        [first, second, third].map(of),
+        [(0, 4096, Op::Get), (1, 65_536, Op::Set), (3, 4096, Op::Set)]
+    );
+    assert!(first.key == third.key && first.key != second.key, "an offset is a key of its volume");
+    // Alibaba: volume, R or W, offset, length, time in microseconds.
+    let found = read_with(
+        "a",
+        b"419,W,80,512,1577808000000046\n419,R,80,512,1577808001000046\n",
+        &with("volume=1,op=2,key=3,size=4,time_us=5"),
+    );
+    assert_eq!(found.requests.iter().map(of).collect::<Vec<_>>(), [(0, 512, Op::Set), (1, 512, Op::Get)]);
+    let found = read_with("a", b"1,80,8,2,7\n", &with("time=1,key=2,sectors=3,op=4,volume=5"));
+    assert!(found.error.unwrap().contains("op: '2' is no operation known"));
 }
 
 #[test]

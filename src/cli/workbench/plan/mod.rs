@@ -14,6 +14,7 @@ use larder_sim::progress::Progress;
 use larder_sim::report::size as shown;
 
 use super::failure::Failure;
+use super::interrupt::Interrupt;
 use super::output::OutputArgs;
 use super::source::SourceArgs;
 use super::values::{count, number_and_unit, size};
@@ -161,7 +162,8 @@ pub(super) fn run(args: PlanArgs) -> Result<(), Failure> {
     // Before the curve is known, items are assumed to be as large as possible. Then no flag is refused that the curve
     // may justify.
     args.model(args.item_bytes.unwrap_or(f64::MAX), BACKEND_US).check().map_err(Failure::Usage)?;
-    let (mut curve, notices) = args.popularity()?;
+    let interrupt = Interrupt::wait()?;
+    let Popularity { mut curve, notices, done_ratio } = args.popularity(&interrupt)?;
     curve.scale(args.scale);
     let model = args.model_of(&curve)?;
     let planner = Planner::new(model, &curve).map_err(Failure::Usage)?;
@@ -170,7 +172,25 @@ pub(super) fn run(args: PlanArgs) -> Result<(), Failure> {
     goals.extend(args.budget.map(Goal::Budget));
     goals.extend(args.target);
     let machines: Vec<_> = args.machine(&planner)?.into_iter().collect();
-    args.output.deliver(&show::report(&planner, &machines, &goals, &notices).map_err(Failure::Failed)?)
+    let mut report = show::report(&planner, &machines, &goals, &notices).map_err(Failure::Failed)?;
+    let ended = interrupt.mark(&mut report, (planner.curve().requests, "reads"), done_ratio)?;
+    args.output.deliver(&report)?;
+    ended.map_or(Ok(()), Err)
+}
+
+/// How popular the items are for which is planned.
+struct Popularity {
+    curve: Curve,
+    /// Remarks.
+    notices: Vec<String>,
+    /// How much of the trace was read, from 0 to 1, if there is one and it is known.
+    done_ratio: Option<f64>,
+}
+
+impl From<Curve> for Popularity {
+    fn from(curve: Curve) -> Popularity {
+        Popularity { curve, notices: Vec::new(), done_ratio: None }
+    }
 }
 
 impl PlanArgs {
@@ -191,15 +211,14 @@ impl PlanArgs {
         Ok(Some((title, split)))
     }
 
-    fn popularity(&self) -> Result<(Curve, Vec<String>), Failure> {
+    fn popularity(&self, interrupt: &Interrupt) -> Result<Popularity, Failure> {
         if let Some(path) = &self.curve {
-            let curve = Curve::read(path).map_err(|error| Failure::Failed(error.0))?;
-            return Ok((curve, Vec::new()));
+            return Ok(Curve::read(path).map_err(|error| Failure::Failed(error.0))?.into());
         }
         if let Some(zipf) = &self.zipf {
-            return Ok((zipf.curve().map_err(Failure::Usage)?, Vec::new()));
+            return Ok(zipf.curve().map_err(Failure::Usage)?.into());
         }
-        let mut source = self.source()?.open()?;
+        let mut source = interrupt.ends(self.source()?.open()?);
         let unit = if source.fields().sizes { Unit::Bytes } else { Unit::Objects };
         if unit == Unit::Objects && self.item_bytes.is_none() {
             return Err(item_bytes_unknown());
@@ -216,10 +235,11 @@ impl PlanArgs {
         let [analysis] = &analyses;
         notices.extend(analysis.check_sample().map_err(|why| Failure::Failed(format!("{name}: {why}")))?);
         let curve = analysis.curve(&source.name()).thinned(TOLERANCE);
-        if curve.requests == 0 {
+        let done_ratio = source.done_ratio();
+        if curve.requests == 0 && interrupt.ended((0, "reads"), done_ratio)?.is_none() {
             return Err(Failure::Failed(format!("{name}: it contains no reads, so nothing can be planned")));
         }
-        Ok((curve, notices))
+        Ok(Popularity { curve, notices, done_ratio })
     }
 
     /// The trace or workload in the syntax of the other commands, which take the trace without a flag.

@@ -3,12 +3,13 @@
 use std::io::{ErrorKind, Read, Write};
 use std::time::Duration;
 
+use super::{Listener, Times};
 use crate::live::Live;
 use crate::replay::probe::{Way, meet, read_line};
 use crate::replay::server::Blocking;
 use crate::replay::{Credentials, Protocol, Server};
 use crate::trace::events::{Events, Teller};
-use crate::{Fields, Request};
+use crate::{Fields, Request, SourceError};
 
 /// How long the server may take to answer at the beginning.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -28,8 +29,7 @@ pub struct Capture {
     /// Bytes of lines that are not read yet, in `..filled`.
     buffer: Vec<u8>,
     filled: usize,
-    /// The times of the first request and of the latest one, in seconds.
-    times_s: Option<(u64, u64)>,
+    times: Times,
     unread: u64,
     /// The rest of a line that is too long is on its way.
     skips: bool,
@@ -74,7 +74,7 @@ impl Capture {
                     teller,
                     buffer: vec![0; BUFFER_BYTES],
                     filled: 0,
-                    times_s: None,
+                    times: Times::default(),
                     unread: 0,
                     skips: false,
                     tells_deletes: teller == Teller::Monitor || ask.ends_with("deletions"),
@@ -91,18 +91,27 @@ impl Capture {
         self.teller
     }
 
-    /// The fields of the requests.
-    pub fn fields(&self) -> Fields {
+    fn give(&mut self, into: &mut Vec<Request>, is_over: bool) {
+        while let Some(told) = self.events.pop(is_over) {
+            into.push(self.times.stamp(told));
+        }
+    }
+}
+
+impl Listener for Capture {
+    fn fields(&self) -> Fields {
         self.events.fields()
     }
 
-    /// The share of the reads that found an item, where the server tells, and how many reads there were.
-    pub fn hit_ratio(&self) -> Option<(f64, u64)> {
+    fn hit_ratio(&self) -> Option<(f64, u64)> {
         self.events.hit_ratio()
     }
 
-    /// What is missing, where something is.
-    pub fn notice(&self) -> Option<String> {
+    fn done_ratio(&self) -> Option<f64> {
+        None
+    }
+
+    fn notice(&self) -> Option<String> {
         let dropped =
             if self.teller == Teller::Watch { dropped_by(&self.server) - self.dropped } else { 0.0 };
         let parts = [
@@ -116,8 +125,7 @@ impl Capture {
         (!parts.is_empty()).then(|| format!("{}: {}", self.server, parts.join("; ")))
     }
 
-    /// Waits a moment for what clients do, and appends it to `into`. `false` = the connection has ended.
-    pub fn take(&mut self, into: &mut Vec<Request>) -> bool {
+    fn take(&mut self, into: &mut Vec<Request>) -> Result<bool, SourceError> {
         let got = match self.connection.read(&mut self.buffer[self.filled..]) {
             Ok(got) => got,
             Err(error)
@@ -128,7 +136,7 @@ impl Capture {
             {
                 // What belongs together comes together.
                 self.give(into, true);
-                return true;
+                return Ok(true);
             }
             Err(error) => {
                 self.broken = Some(error.to_string());
@@ -154,23 +162,11 @@ impl Capture {
             (self.filled, self.skips) = (0, true);
         }
         self.give(into, got == 0);
-        got > 0
+        Ok(got > 0)
     }
 
-    /// Appends what has come and may have waited for more.
-    pub fn end(&mut self, into: &mut Vec<Request>) {
+    fn end(&mut self, into: &mut Vec<Request>) {
         self.give(into, true);
-    }
-
-    fn give(&mut self, into: &mut Vec<Request>, is_over: bool) {
-        while let Some((time_us, mut request)) = self.events.pop(is_over) {
-            let time_s = time_us / 1_000_000;
-            let (first_s, latest_s) = self.times_s.get_or_insert((time_s, time_s));
-            // Events of different threads may come out of order.
-            *latest_s = time_s.max(*latest_s);
-            request.time_s = (*latest_s - *first_s).min(u32::MAX.into()) as u32;
-            into.push(request);
-        }
     }
 }
 
