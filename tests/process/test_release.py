@@ -62,10 +62,10 @@ class Archive(unittest.TestCase):
     def test_debug_symbols_are_in_a_file_of_their_own(self):
         with open(at("bin", "larder"), "rb") as file:
             own = file.read()
-        self.assertNotIn(b".debug_line\0", own)
-        self.assertIn((state["name"] + ".debug").encode() + b"\0", own)
+        self.assertFalse(b".debug_line\0" in own)
+        self.assertTrue((state["name"] + ".debug").encode() + b"\0" in own)
         with gzip.open(os.path.join(state["folder"], state["name"] + ".debug.gz")) as file:
-            self.assertIn(b".debug_line\0", file.read())
+            self.assertTrue(b".debug_line\0" in file.read())
 
     def test_every_document_is_there_and_what_it_links_to(self):
         count, found = documents.dangling(at("share", "doc", "larder"))
@@ -74,10 +74,18 @@ class Archive(unittest.TestCase):
         for name in ("README.md", "LICENSE", "CHANGELOG.md", "packaging/larder.toml", "packaging/larder.service"):
             self.assertTrue(os.path.getsize(at("share", "doc", "larder", name)))
 
-    def test_man_pages_and_completions_are_where_they_are_looked_for(self):
-        for name in ("share/man/man1/larder.1", "share/man/man1/larder-serve.1", "lib/sysusers.d/larder.conf",
+    def test_every_command_has_its_man_page(self):
+        said = subprocess.run([at("bin", "larder"), "--help"], stdout=subprocess.PIPE, text=True, check=True,
+                              timeout=support.WAIT_SECONDS_MAX).stdout
+        commands = re.findall(r"(?m)^(?:usage:)? +larder ([a-z][a-z-]*) ", said)
+        self.assertGreater(len(commands), 10)
+        pages = {"larder.1"} | {"larder-%s.1" % name for name in commands}
+        self.assertEqual(pages - set(os.listdir(at("share", "man", "man1"))), set())
+
+    def test_completions_and_other_files_are_where_they_are_looked_for(self):
+        for name in ("lib/sysusers.d/larder.conf", "share/larder/larder.socket",
                      "share/bash-completion/completions/larder", "share/zsh/site-functions/_larder",
-                     "share/fish/vendor_completions.d/larder.fish", "share/larder/larder.socket"):
+                     "share/fish/vendor_completions.d/larder.fish"):
             self.assertTrue(os.path.getsize(at(name)), name)
 
     def test_nothing_in_it_tells_of_the_machine_that_made_it(self):
