@@ -11,12 +11,14 @@
 # differential clients python fleets process stress. Tests install what they need in .tools and build in target.
 #
 # The program that the tests run is built as the unit tests are, from the same compiled parts, with the assertions of a
-# debug build: target/debug/larder. `make test SERVER="target/release/larder serve"`, after `make release`, tests the
-# program as it is shipped.
+# debug build: target/debug/larder. `make test SERVER="target/release/larder serve"`, after `make release` or
+# `cargo build --release --locked`, tests the program as it is shipped.
+#
+# `make release` makes all that a release has: archive, Debian package, image, list of crates, checksums
+# (packaging/release.sh, which names the tools that it lacks).
 #
 # `make package` tries the Debian package and the image in clean roots. It is no part of `make test`: it needs root,
-# namespaces and, the first time, the network for some minutes (tests/package/run.sh). It takes the program of
-# `make release`.
+# namespaces and, the first time, the network for some minutes (tests/package/run.sh). It takes target/release/larder.
 #
 # `make test` runs two lanes of stages side by side (tests/lanes.py). The first lane compiles and keeps the processor
 # busy. The second lane mostly waits: for downloads, and for servers that answer. `@program` waits for the program that
@@ -115,7 +117,7 @@ miri:
 		tests/miri.sh larder-index larder-memory larder-temperature
 
 release:
-	@$(STAGE) release cargo build --release --locked
+	@packaging/release.sh
 
 fuzz:
 	@$(STAGE) fuzz fuzz/run.sh $(FUZZ_SECONDS) $(SEED)

@@ -9,11 +9,5 @@ if [ -n "$1" ]; then
 else
     cargo build --release --locked --bin larder
 fi
-made=target/packaging
-rm -rf "$made"
-mkdir -p "$made/man" "$made/completions"
-target/release/larder man "$made/man"
-target/release/larder completions bash > "$made/completions/larder"
-target/release/larder completions zsh > "$made/completions/_larder"
-target/release/larder completions fish > "$made/completions/larder.fish"
+packaging/build-pages.sh target/release/larder target/packaging
 cargo deb --no-build

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use clap::{Arg, Command};
+use clap::{Arg, Command, ValueHint, value_parser};
 use clap_complete::Shell;
 
 use super::error::CliError;
@@ -43,6 +43,16 @@ fn program() -> Command {
                 .arg(Arg::new("ADDR").help("host:port of the admin page (default: 127.0.0.1:11219)")),
         )
         .subcommand(server(FORMAT_FLASH, "Erase the flash of a server"))
+        .subcommand(
+            Command::new(MAN)
+                .about("Print the man page, or write those of all commands to a folder")
+                .arg(Arg::new("FOLDER").help("a folder that exists").value_hint(ValueHint::DirPath)),
+        )
+        .subcommand(
+            Command::new(COMPLETIONS)
+                .about("Print the script with which a shell completes commands")
+                .arg(Arg::new("SHELL").required(true).value_parser(value_parser!(Shell))),
+        )
 }
 
 /// `larder man`: the page of the program. `larder man FOLDER`: writes a page for each command into the folder.

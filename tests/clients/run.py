@@ -104,10 +104,10 @@ def install_go_redis():
     build_go("go-redis", GO_REDIS_BINARY)
 
 
-def build_go(name, binary):
+def build_go(name, binary, beside=HERE):
     """Builds the Go program in the folder of this name, with its own caches."""
     needs("go")
-    folder = os.path.join(HERE, name)
+    folder = os.path.join(beside, name)
     sources = [os.path.join(folder, file) for file in ("go.mod", "go.sum", "main.go")]
     if os.path.exists(binary) and fresh(name, *sources):
         return

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Three Larders that share out keys: by a list that cluster clients read, and behind proxies.
+"""Three Larders that share out keys: by a list that cluster clients read, and behind proxies; the files for Kubernetes.
 
     tests/fleets/run.py                                      # target/debug/larder serve
     tests/fleets/run.py --keys 1000000 twemproxy envoy       # the full number of keys, two proxies only
@@ -22,6 +22,7 @@ TESTS = os.path.dirname(HERE)
 sys.path.insert(1, TESTS)
 
 import support  # noqa: E402
+import manifests  # noqa: E402
 import proxies  # noqa: E402
 from fleet import Fleet, Node  # noqa: E402
 
@@ -256,6 +257,16 @@ def add_a_fourth(fleet):
     fleet.start(fleet.nodes[-1])
 
 
+def check_kubernetes(command, folder, report):
+    """The files for Kubernetes."""
+    clients = runner_of_clients()
+    try:
+        manifests.install(clients)
+    except clients.Missing as reason:
+        raise Skipped(str(reason)) from None
+    manifests.check(command, folder, report)
+
+
 def node_client(clients):
     """The program for Node."""
     return ["node", os.path.join(clients.NODE, "cluster.js")]
@@ -311,7 +322,8 @@ def prepare():
 def main():
     """Runs, counts; returns the exit status."""
     prepare()
-    checks = {"redis-py": check_redis_py, "go-redis": check_go_redis, "discovery": check_discovery}
+    checks = {"redis-py": check_redis_py, "go-redis": check_go_redis, "discovery": check_discovery,
+              "kubernetes": check_kubernetes}
     for library, install, command_of in (("ioredis", "install_node", node_client),
                                          ("node-redis", "install_node", node_client),
                                          ("jedis", "install_java", java_client),

@@ -26,7 +26,7 @@ lack() {
 command -v apt-get >/dev/null || lack "no apt-get: this is no Debian"
 unshare --mount --net --pid --uts --ipc --cgroup --fork mount -t cgroup2 cgroup2 /mnt 2>/dev/null ||
     lack "namespaces cannot be made here, or cgroups of version 2 not be mounted in them"
-[ -x "$program" ] || lack "there is no $program (make release)"
+[ -x "$program" ] || lack "there is no $program (cargo build --release --locked)"
 command -v ip >/dev/null || lack "there is no ip (apt-get install iproute2)"
 mkdir -p "$tools/archives" "$tools/work"
 

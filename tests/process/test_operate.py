@@ -576,7 +576,7 @@ class Packages(OperateCase):
     def test_the_package_is_made_of_files_that_exist(self):
         with open(os.path.join(support.REPOSITORY, "Cargo.toml"), "rb") as file:
             package = tomllib.load(file)["package"]["metadata"]["deb"]
-        script = self.file("build-deb.sh")
+        script = self.file("build-pages.sh")
         for source, at, mode in package["assets"]:
             made = source.startswith("target/packaging/")
             if made:

@@ -2,6 +2,7 @@
 
 use super::values::By;
 use larder_protocol::resp::SLOTS;
+use std::fs;
 use std::net::{ToSocketAddrs, UdpSocket};
 
 /// The most servers of a fleet.
@@ -15,7 +16,8 @@ const RANGES_SHOWN: usize = 4;
 pub struct FleetSettings {
     /// The servers, in the order of the settings file.
     pub nodes: Vec<FleetNode>,
-    /// The name of this server; empty = the one whose host and port are those of this machine.
+    /// The name of this server; empty = the one that is named like this machine and has its host alone, or else the one
+    /// whose host is an address of this machine.
     pub own: String,
     /// The version of the list. Clients of memcached that ask for it take only a list of a higher version. 0 = when the
     /// settings file was written last.
@@ -71,6 +73,9 @@ impl FleetSettings {
             }
         }
         if self.own.is_empty() {
+            self.own = self.named_like(&machine_name());
+        }
+        if self.own.is_empty() {
             let here: Vec<&FleetNode> = self.nodes.iter().filter(|node| is_here(&node.host)).collect();
             match here[..] {
                 [one] => self.own = one.name.clone(),
@@ -91,6 +96,14 @@ impl FleetSettings {
             return wrong(format!("has no server '{}', which self names", self.own));
         }
         Ok(self)
+    }
+
+    /// The name of the machine, if a server has it that shares its host with no other; else nothing. So a name service
+    /// that does not know a machine yet keeps no server from starting.
+    fn named_like(&self, machine: &str) -> String {
+        let of_host = |host: &str| self.nodes.iter().filter(|node| node.host == host).count();
+        let found = self.nodes.iter().find(|node| node.name == machine && of_host(&node.host) == 1);
+        found.map(|node| node.name.clone()).unwrap_or_default()
     }
 
     fn line(&self) -> String {
@@ -138,6 +151,11 @@ pub(super) const FLEET: By<Option<FleetSettings>> = By(
     |_| Err("it can be changed in the settings file only".to_owned()),
     |fleet| fleet.as_ref().map(FleetSettings::line).unwrap_or_default(),
 );
+
+/// The name that this machine gives itself; in a container the container's.
+fn machine_name() -> String {
+    fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim_end().to_owned()
+}
 
 /// Whether the host is this machine: one of its addresses can be bound.
 fn is_here(host: &str) -> bool {
@@ -196,6 +214,20 @@ mod tests {
         for text in ["x", "5-4", "16384", "1-", "-1"] {
             assert!(slot_ranges(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_server_finds_itself_by_the_name_of_its_machine() {
+        let mut nodes = vec![node(&machine_name(), ""), node("b", "")];
+        let settled = |nodes: &[FleetNode]| {
+            let fleet = FleetSettings { nodes: nodes.to_vec(), ..FleetSettings::default() };
+            fleet.settled().map(|fleet| fleet.own)
+        };
+        nodes[0].host = "192.0.2.2".into();
+        assert_eq!(settled(&nodes), Ok(machine_name()));
+        nodes[1].host = nodes[0].host.clone();
+        let error = settled(&nodes).expect_err("both may be here");
+        assert!(error.contains("self ="), "{error}");
     }
 
     #[test]
