@@ -106,7 +106,7 @@ fn miss_ratio_curve<'py>(
     warn(py, &columns.notices)?;
     let columns = Arc::new(columns);
     let (curve, notice) = interruptible(py, |stop| {
-        let mut source = Stoppable::new(Box::new(Reader::new(&columns)), stop.clone());
+        let mut source = Stoppable::new(Box::new(Reader::new(&columns)), stop.clone(), Arc::default());
         analyse(&mut source, &mut analysis, |_| {}).map_err(|error| error.0)?;
         let notice = analysis[0].check_sample()?;
         Ok((analysis[0].curve(&source.describe()), notice))
@@ -183,7 +183,7 @@ fn simulate<'py>(
     let columns = Arc::new(columns);
     let outcome = interruptible(py, |stop| {
         let open = || -> Result<Box<dyn Source>, SourceError> {
-            Ok(Box::new(Stoppable::new(Box::new(Reader::new(&columns)), stop.clone())))
+            Ok(Box::new(Stoppable::new(Box::new(Reader::new(&columns)), stop.clone(), Arc::default())))
         };
         let outcome = simulation::run(&open, &rules, &mut Progress::new("", true))
             .map_err(|error| in_python(&error))?;
@@ -280,7 +280,7 @@ fn read(
 ) -> PyResult<Bound<'_, PyDict>> {
     let columns = interruptible(py, |stop| {
         let source = Limited::new(open().map_err(|error| error.0)?, limit.unwrap_or(u64::MAX));
-        let mut source = Stoppable::new(Box::new(source), stop.clone());
+        let mut source = Stoppable::new(Box::new(source), stop.clone(), Arc::default());
         let mut columns = Columns::new(source.fields());
         let mut chunk = Vec::new();
         while source.fill(&mut chunk, CHUNK_REQUESTS).map_err(|error| error.0)? > 0 {
