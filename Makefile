@@ -8,7 +8,8 @@
 #                real traces: TRACES=FOLDER
 #
 # Each stage is also a target of its own: install fmt clippy tidy program unit zns loom miri fuzz transcripts reference
-# differential clients python fleets process stress. Tests install what they need in .tools and build in target.
+# differential clients python kernels fleets process stress. Tests install what they need in .tools and build in
+# target.
 #
 # The program that the tests run is built as the unit tests are, from the same compiled parts, with the assertions of a
 # debug build: target/debug/larder. `make test SERVER="target/release/larder serve"`, after `make release` or
@@ -42,10 +43,11 @@ SUITE ?= unit transcripts differential clients fleets process stress
 STAGE := $(PYTHON) tests/stage.py
 VENV_PYTHON := .tools/venv/bin/python
 LANE_THAT_COMPILES := program clippy unit@install loom
-LANE_THAT_WAITS := install fmt tidy transcripts@program reference differential clients python fleets process stress
+LANE_THAT_WAITS := install fmt tidy transcripts@program reference differential clients python kernels \
+	fleets process stress
 LANE_THAT_IS_FREE := miri@install fuzz zns
 STAGES := install fmt clippy tidy program unit zns loom miri fuzz transcripts reference differential clients python \
-	fleets process stress
+	kernels fleets process stress
 SIDE_BY_SIDE ?= yes
 # Tests that `make quick` leaves out because they take long: a part of a name names all tests with it.
 SLOW_TESTS := stress flood overwritten burst compared with_many_threads killed_at_any_moment bytes_that_were_changed \
@@ -157,6 +159,13 @@ python:
 		"NumPy cannot be had (tests/requirements.txt): the Python module larder_sim is not tested" \
 		"$(PYTHON) tests/clients/run.py --install-only pymemcache && $(VENV_PYTHON) -c 'import numpy'" -- \
 		$(VENV_PYTHON) tests/python/test_larder_sim.py
+
+kernels:
+	@$(STAGE) kernels tests/needs.sh \
+		"ptxas cannot be had (tests/requirements.txt): the kernels for GPUs are not assembled" \
+		"$(PYTHON) tests/clients/run.py --install-only pymemcache && \
+		ls .tools/venv/lib/python*/site-packages/nvidia/cuda_nvcc/bin/ptxas" -- \
+		$(VENV_PYTHON) tests/kernels/assemble.py
 
 fleets:
 	@$(STAGE) fleets $(PYTHON) tests/fleets/run.py --server "$(SERVER)"

@@ -356,6 +356,14 @@ impl Hitmap for CudaHitmap {
         self.shape.grown(items).bytes() as u64
     }
 
+    /// Managed memory counts: the driver may keep all of it in main memory.
+    fn main_memory_bytes_for(&self, items: u64) -> u64 {
+        match self.device.mode {
+            MemoryMode::Explicit => 0,
+            MemoryMode::Managed => self.bytes_for(items),
+        }
+    }
+
     fn levels(&self) -> u8 {
         self.shape.levels()
     }

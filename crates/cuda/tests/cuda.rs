@@ -365,6 +365,7 @@ fn a_lost_device_leaves_an_empty_map() {
                 let digests: Vec<Digest> = old.iter().map(|reference| reference.digest()).collect();
                 map.mark(&old);
                 assert!(zones(&mut map, &digests).iter().all(|zone| *zone >= 1));
+                assert_eq!(map.main_memory_bytes_for(5_000_000), 0, "the map is in the memory of the device");
                 // If the bits cannot be read back, the map is lost as soon as another call is refused.
                 if ordered("order") == "refuse_answers" {
                     stand_in.set("refuse_launch", 1);
@@ -384,6 +385,8 @@ fn a_lost_device_leaves_an_empty_map() {
                 map.age();
                 assert!(!map.age_some(usize::MAX));
                 map.grow(100_000);
+                let bytes = map.bytes_for(5_000_000);
+                assert_eq!((map.main_memory_bytes_for(5_000_000), bytes > 5_000_000), (bytes, true));
                 return;
             };
             let warnings = warnings(&log);
@@ -502,6 +505,9 @@ fn growth_takes_the_old_and_the_new_map() {
         for layout in [Layout::Line, Layout::Published(PublishedOptions::default())] {
             let mut map = CudaHitmap::open(0, layout, 10, MemoryMode::Explicit).unwrap();
             let mut twin = Twin::new(layout, 10);
+            let managed = CudaHitmap::open(0, layout, 10, MemoryMode::Managed).unwrap();
+            assert_eq!(managed.main_memory_bytes_for(9999), managed.bytes_for(9999), "it may be anywhere");
+            drop(managed);
             let references = random.references(40, 100);
             // From one line to 2^17 lines, which takes more than one step of growth.
             for items in [0, 1_200_000, 2_400_000, 2_000_000] {

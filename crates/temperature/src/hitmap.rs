@@ -34,6 +34,11 @@ pub trait Hitmap: Send {
     /// map takes now.
     fn bytes_for(&self, items: u64) -> u64;
 
+    /// As [`Hitmap::bytes_for`], of main memory alone: what lies in the memory of a device does not count.
+    fn main_memory_bytes_for(&self, items: u64) -> u64 {
+        self.bytes_for(items)
+    }
+
     /// Number of levels, which is also the highest zone.
     fn levels(&self) -> u8;
 

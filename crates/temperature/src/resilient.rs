@@ -116,6 +116,10 @@ impl<D: DeviceHitmap> Hitmap for ResilientHitmap<D> {
         self.map().bytes_for(items)
     }
 
+    fn main_memory_bytes_for(&self, items: u64) -> u64 {
+        self.map().main_memory_bytes_for(items)
+    }
+
     fn levels(&self) -> u8 {
         self.map().levels()
     }

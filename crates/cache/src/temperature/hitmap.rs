@@ -123,8 +123,9 @@ impl HitmapMaker {
     }
 
     /// Makes the same maps on a device, or on the CPU if there is no device. A small map is made on the device now, so
-    /// that the log says at the start whether the device works. The map's bytes count as main memory all the same: if
-    /// the device fails later, the map comes back to the CPU.
+    /// that the log says at the start whether the device works. A map in the memory of a device takes nothing of `-m`.
+    /// If the device fails later, the map comes to main memory at once, and the keeper gives columns back for it: until
+    /// then the process has a byte or two for each item more than `-m` says.
     fn on(self, device: Device, layout: Layout) -> HitmapMaker {
         let Some(number) = device.cuda else { return self };
         let mode = if device.has_managed_memory { MemoryMode::Managed } else { MemoryMode::Explicit };
@@ -135,7 +136,10 @@ impl HitmapMaker {
                 return self;
             }
         }
-        let HitmapMaker { make, bytes_for } = self;
+        let HitmapMaker { make, mut bytes_for } = self;
+        if !device.has_managed_memory {
+            bytes_for = Box::new(|_| 0);
+        }
         HitmapMaker {
             make: Box::new(move |items| match CudaHitmap::open(number, layout, items, mode) {
                 Ok(map) => Box::new(ResilientHitmap::new(map)),
@@ -195,7 +199,8 @@ impl WarmthRecord for LazyHitmap {
     }
 
     fn bytes_for(&self, items: u64) -> u64 {
-        self.made.as_ref().map_or_else(|| (self.maker.bytes_for)(items), |hitmap| hitmap.bytes_for(items))
+        let of_made = |hitmap: &Box<dyn Hitmap>| hitmap.main_memory_bytes_for(items);
+        self.made.as_ref().map_or_else(|| (self.maker.bytes_for)(items), of_made)
     }
 
     fn place(&self) -> Option<(&'static str, String)> {
