@@ -38,6 +38,16 @@ const EXAMPLES: &[(&str, &[Example])] = &[
             ("larder capture - --port 7000 --limit 10m -o a.csv.zst", "from a pipe: tcpdump -w - port 7000"),
         ],
     ),
+    (
+        "trace compressible",
+        &[
+            ("larder trace compressible --server cache-1:11211", "what compression would make of its values"),
+            (
+                "larder trace compressible users.jsonl --html values.html",
+                "of a file with a value in each line",
+            ),
+        ],
+    ),
     ("trace inspect", &[("larder trace inspect cache-1.csv.zst --html trace.html", "what a trace holds")]),
     (
         "trace convert",

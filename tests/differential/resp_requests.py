@@ -43,7 +43,8 @@ SERVER = texts(
 LOGINS = texts("AUTH a b c", "AUTH default x", "AUTH x")
 OTHERS = texts(
     "PING", "PING hello", "PING a b", "SELECT 0", "SELECT x", "SELECT -1", "SELECT 99999999999", "SWAPDB 0 0",
-    "SWAPDB x 0", "SWAPDB 0 x", "WAIT 0 0", "WAIT 0 10", "WAIT 0 -1", "WAIT 0 x", "SCAN x", "SCAN -1", "SCAN 1.5",
+    "SWAPDB 0 1", "SWAPDB 1 0", "SWAPDB x 0", "SWAPDB 0 x", "WAIT 0 0", "WAIT 0 10", "WAIT 0 -1", "WAIT 0 x", "SCAN x",
+    "SCAN -1", "SCAN 1.5",
     "SCAN '1 '", "SCAN 0 COUNT 0", "SCAN 0 COUNT x", "SCAN 0 MATCH", "SCAN 0 NOVALUES", "SCAN 0 nonsense 1", "DBSIZE",
     "RANDOMKEY", "PUBLISH channel message", "SPUBLISH channel message", "PUBSUB CHANNELS", "PUBSUB CHANNELS a b",
     "PUBSUB NUMSUB", "PUBSUB NUMSUB a b", "PUBSUB NUMPAT", "PUBSUB SHARDCHANNELS", "PUBSUB SHARDNUMSUB a",

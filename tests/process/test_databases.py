@@ -176,10 +176,36 @@ class Databases(Case, Doors):
         self.assertEqual(ask(connection, b"SWAPDB", b"3", b"3"), b"OK")
         self.assertTrue(refused(ask(connection, b"SWAPDB", b"0", b"16"), b"out of range"))
         self.assertTrue(refused(ask(connection, b"SWAPDB", b"a", b"1"), b"invalid first DB index"))
-        self.assertTrue(refused(ask(connection, b"EVAL", b"return redis.call('SWAPDB', 0, 1)", b"0"), b"ERR"))
-        ask(connection, b"MULTI")
-        self.assertTrue(refused(ask(connection, b"SWAPDB", b"0", b"1"), b"not allowed inside a transaction"))
-        self.assertTrue(refused(ask(connection, b"EXEC"), b"EXECABORT"))
+
+    def test_a_transaction_and_a_script_go_on_in_the_exchanged_database(self):
+        server = self.server("-t", "1")
+        connection, other, text = self.connection(server), self.database(server, 1), self.connection(server)
+        text.ask(b"version")
+        for door, value in ((connection, b"0"), (other, b"1")):
+            ask(door, b"SET", b"k", value)
+        # 0 and 1 are exchanged, and then 0 and 2.
+        for words in ((b"MULTI",), (b"SWAPDB", b"0", b"1"), (b"GET", b"k"), (b"SELECT", b"1"), (b"GET", b"k"),
+                      (b"DBSIZE",), (b"SWAPDB", b"1", b"2"), (b"GET", b"k"), (b"SET", b"k", b"2"),
+                      (b"SWAPDB", b"x", b"1"),
+                      (b"EVAL", b"return redis.call('GET', KEYS[1])", b"1", b"k"), (b"SELECT", b"2"), (b"GET", b"k"),
+                      (b"EVAL", b"return redis.call('SWAPDB', 0, 1)", b"0")):
+            ask(connection, *words)
+        said = ask(connection, b"EXEC")
+        self.assertTrue(refused(said.pop(), b"not allowed from a script in a transaction"), said)
+        self.assertTrue(refused(said.pop(8), b"invalid first DB index"), said)
+        self.assertEqual(said, [b"OK", b"1", b"OK", b"0", 1, b"OK", None, b"OK", b"2", b"OK", b"0"])
+        doors = [self.database(server, number) for number in range(3)]
+        self.assertEqual([ask(door, b"GET", b"k") for door in doors], [b"1", b"2", b"0"])
+        self.assertEqual(text.get(b"k"), b"1")
+        # A script, and requests that were sent with it.
+        script = (b"local a = redis.call('GET', 'k') redis.call('SWAPDB', 0, 1) local b = redis.call('GET', 'k') "
+                  b"redis.call('SELECT', 1) return {a, b, redis.call('GET', 'k')}")
+        sent = [(b"GET", b"k"), (b"EVAL", script, b"0"), (b"GET", b"k"), (b"SET", b"k", b"3"), (b"MGET", b"k", b"k")]
+        doors[0].send(b"".join(command(*words) for words in sent))
+        self.assertEqual([receive(doors[0]) for _ in sent],
+                         [b"1", [b"1", b"2", b"1"], b"2", b"OK", [b"3", b"3"]])
+        self.assertEqual([ask(door, b"GET", b"k") for door in doors], [b"3", b"1", b"0"])
+        self.assertEqual(text.get(b"k"), b"3")
 
     def test_an_exchange_is_a_change_for_whoever_watches_or_tracks(self):
         server = self.server()

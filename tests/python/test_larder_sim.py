@@ -251,6 +251,8 @@ class Interrupts(unittest.TestCase):
         return events[-1]
 
     def test_each_long_call(self):
+        # A program that a shell runs in the background begins without a handler.
+        self.addCleanup(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, signal.default_int_handler))
         # The last call never ends by itself: it would run out of this memory.
         resource.setrlimit(resource.RLIMIT_AS, (8 << 30, resource.getrlimit(resource.RLIMIT_AS)[1]))
         keys = numpy.random.default_rng(1).integers(0, 1 << 40, 4_000_000)

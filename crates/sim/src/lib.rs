@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 pub mod capture;
+pub mod compressible;
 pub mod live;
 mod mix;
 pub mod mrc;

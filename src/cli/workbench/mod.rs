@@ -5,6 +5,7 @@
 //! does the computing.
 
 mod capture;
+mod compressible;
 mod failure;
 mod interrupt;
 mod mrc;

@@ -7,6 +7,7 @@ use larder_sim::progress::Progress;
 use larder_sim::trace::{self as traces, Format, Sampled, inspect, write};
 use larder_sim::{CHUNK_REQUESTS, Source};
 
+use super::compressible::{self, CompressibleArgs};
 use super::failure::Failure;
 use super::interrupt::Interrupt;
 use super::output::{OutputArgs, print};
@@ -28,6 +29,8 @@ enum Command {
     Convert(ConvertArgs),
     /// Write only the requests to a sample of the keys
     Sample(SampleArgs),
+    /// Tell what compression would make of the values of a file or of a running server
+    Compressible(CompressibleArgs),
 }
 
 #[derive(Args)]
@@ -96,6 +99,7 @@ impl TargetArgs {
 /// Runs the command.
 pub(super) fn run(args: TraceArgs) -> Result<(), Failure> {
     match args.command {
+        Command::Compressible(args) => compressible::run(&args),
         Command::Inspect(args) => {
             let interrupt = Interrupt::wait()?;
             let mut source = interrupt.ends(args.source.open()?);

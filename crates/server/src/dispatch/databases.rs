@@ -90,7 +90,19 @@ impl Databases {
 
     /// Which keys of `namespace` belong to a database; `None` = all that are of no other one.
     pub(super) fn keys_of(&self, namespace: Option<&Arc<OwnKeys>>, database: u8) -> Option<Arc<OwnKeys>> {
-        let number = if namespace.is_some() { database } else { self.order().0[usize::from(database)] };
+        self.keys_after(namespace, database, &[])
+    }
+
+    /// As [`Databases::keys_of`], once these databases are exchanged, one pair after the other.
+    pub(super) fn keys_after(
+        &self,
+        namespace: Option<&Arc<OwnKeys>>,
+        database: u8,
+        exchanges: &[(u8, u8)],
+    ) -> Option<Arc<OwnKeys>> {
+        let mut order = self.order().clone();
+        exchanges.iter().for_each(|(one, other)| order.0.swap((*one).into(), (*other).into()));
+        let number = if namespace.is_some() { database } else { order.0[usize::from(database)] };
         match number {
             0 => namespace.cloned(),
             _ => Some(Arc::new(OwnKeys::in_database(namespace.map(|keys| &**keys), number))),

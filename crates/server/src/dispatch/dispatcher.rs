@@ -240,6 +240,7 @@ impl Dispatcher {
         }
         let mut hints = Hints { epoch: self.executor.epoch(), are_outdated: has_scripts };
         let has_flash = self.executor.has_flash();
+        let may_stop = has_flash || has_scripts;
         for op in window.iter() {
             let ready = &mut batch[op.connection as usize];
             // A connection whose output is full or that closed answers no more. Its requests stay in the input.
@@ -249,8 +250,13 @@ impl Dispatcher {
             {
                 continue;
             }
-            if has_flash && self.has_to_wait(ready.connection, op) {
-                continue;
+            if may_stop {
+                if has_scripts && self.resp.has_exchanged() {
+                    break;
+                }
+                if has_flash && self.has_to_wait(ready.connection, op) {
+                    continue;
+                }
             }
             let answered_before = ready.connection.output.len();
             let progressed = match &op.what {

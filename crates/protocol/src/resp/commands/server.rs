@@ -67,8 +67,8 @@ pub(super) const COMMANDS: &[Command] = &[
         ..FLUSH
     },
     Command {
-        id: Id::Swapdb, name: "swapdb", arity: 3, flags: WRITE | FAST | NO_MULTI | NOSCRIPT | SESSION,
-        category: "keyspace", since: "4.0.0", syntax: "index1 index2",
+        id: Id::Swapdb, name: "swapdb", arity: 3, flags: WRITE | FAST, category: "keyspace", since: "4.0.0",
+        syntax: "index1 index2",
         summary: "Exchanges two databases: at once, and for all clients.", ..SERVER
     },
     Command {

@@ -49,6 +49,8 @@ impl Resp {
             Ok((one, other)) => {
                 if one != other {
                     executor.databases().exchange(executor.cache(), one, other);
+                    // More commands of a script or a transaction may follow.
+                    connection.follow_exchange(executor.databases());
                 }
                 say(&mut connection.output, "OK");
             }
@@ -57,7 +59,11 @@ impl Resp {
         Progressed::Request
     }
 
-    fn databases_to_exchange(&self, connection: &Connection, args: Args<'_>) -> Result<(u8, u8), Error> {
+    pub(super) fn databases_to_exchange(
+        &self,
+        connection: &Connection,
+        args: Args<'_>,
+    ) -> Result<(u8, u8), Error> {
         for (which, word) in ["first", "second"].into_iter().zip(args) {
             item_requests::database(word)
                 .map_err(|_| errors::made(format!("ERR invalid {which} DB index")))?;

@@ -58,6 +58,8 @@ pub(in crate::dispatch) const NO_MEMORY: Error =
 pub(in crate::dispatch) const NO_SUCH_KEY: Error = text("ERR no such key");
 pub(in crate::dispatch) const SAME_OBJECTS: Error = text("ERR source and destination objects are the same");
 pub(in crate::dispatch) const DB_INDEX: Error = text("ERR DB index is out of range");
+pub(in crate::dispatch) const NO_EXCHANGE_IN_SCRIPT: Error =
+    text("ERR SWAPDB is not allowed from a script in a transaction");
 pub(in crate::dispatch) const NO_EXCHANGE: Error = text("ERR a user with a namespace exchanges no databases");
 pub(in crate::dispatch) const KEY_TOO_LONG_HERE: Error = text(
     "ERR key is too long for a value of this length (250 bytes at most, with the namespace of the user, or 246 in a \

@@ -99,7 +99,7 @@ impl Resp {
                 }
             }
             // What follows may depend on it.
-            if call.command.is_none_or(|command| command.has(flags::SESSION)) {
+            if call.command.is_none_or(|command| command.has(flags::SESSION) || command.id == Id::Swapdb) {
                 return true;
             }
         }

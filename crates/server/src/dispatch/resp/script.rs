@@ -347,6 +347,10 @@ impl ScriptHost<'_> {
         if command.has(flags::NOSCRIPT) || is_of_session {
             return Err(errors::NOT_IN_SCRIPT);
         }
+        // The keys of what was queued behind the script are those of the databases as they are.
+        if command.id == Id::Swapdb && !self.may_begin_anew {
+            return Err(errors::NO_EXCHANGE_IN_SCRIPT);
+        }
         let publishes = matches!(command.id, Id::Publish | Id::Spublish);
         if self.is_read_only && (command.has(flags::WRITE) || publishes) {
             return Err(errors::WRITES_IN_SCRIPT);

@@ -78,8 +78,11 @@ pub(in crate::dispatch) struct Transaction {
     pub(in crate::dispatch) commands: Vec<Queued>,
     /// A command was refused when it was queued: nothing will be executed.
     pub(in crate::dispatch) is_broken: bool,
-    /// The keys of the client after a `SELECT` that was queued.
+    /// The keys of the client after a `SELECT` or `SWAPDB` that was queued.
     pub(in crate::dispatch) own_keys: Option<Option<Arc<OwnKeys>>>,
+    /// The database that was chosen by then, and those that were exchanged.
+    pub(in crate::dispatch) database: Option<u8>,
+    pub(in crate::dispatch) exchanges: Vec<(u8, u8)>,
     /// What the queue takes, in the account of connection buffers.
     charge: Charge,
 }

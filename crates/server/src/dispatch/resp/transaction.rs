@@ -51,11 +51,21 @@ impl Resp {
         Progressed::Request
     }
 
-    /// The keys of a client after a `SELECT` that will succeed. `None` = the request is none.
-    fn keys_after(&self, connection: &Connection, call: &Call<'_>) -> Option<Option<Arc<OwnKeys>>> {
-        let is_select = call.command.is_some_and(|command| command.id == Id::Select);
-        let database = self.database(after(call.args, 1).next().filter(|_| is_select)?).ok()?;
-        Some(self.server.databases().keys_of(connection.namespace(), database))
+    /// The keys of a client after a `SELECT` or `SWAPDB` that will succeed. `None` = the request is neither.
+    fn keys_after(&self, connection: &mut Connection, call: &Call<'_>) -> Option<Option<Arc<OwnKeys>>> {
+        let (id, args) = (call.command?.id, after(call.args, 1));
+        let (mut chosen, mut exchanged) = (None, None);
+        match id {
+            Id::Select => chosen = Some(self.database(args.clone().next()?).ok()?),
+            Id::Swapdb => exchanged = Some(self.databases_to_exchange(connection, args).ok()?),
+            _ => return None,
+        }
+        let (namespace, before) = (connection.namespace().cloned(), connection.database());
+        let transaction = connection.session.as_mut()?.transaction.as_mut()?;
+        transaction.database = chosen.or(transaction.database);
+        transaction.exchanges.extend(exchanged);
+        let database = transaction.database.unwrap_or(before);
+        Some(self.server.databases().keys_after(namespace.as_ref(), database, &transaction.exchanges))
     }
 
     /// `MULTI`.
