@@ -199,8 +199,10 @@ impl WarmthRecord for LazyHitmap {
     }
 
     fn bytes_for(&self, items: u64) -> u64 {
-        let of_made = |hitmap: &Box<dyn Hitmap>| hitmap.main_memory_bytes_for(items);
-        self.made.as_ref().map_or_else(|| (self.maker.bytes_for)(items), of_made)
+        match &self.made {
+            Some(hitmap) => hitmap.main_memory_bytes_for(items),
+            None => (self.maker.bytes_for)(items),
+        }
     }
 
     fn place(&self) -> Option<(&'static str, String)> {
