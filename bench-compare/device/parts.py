@@ -97,6 +97,8 @@ def machine(run, rows):
     with open("/proc/cpuinfo", encoding="utf-8") as file:
         models = re.findall(r"^model name\s*: (.*)$", file.read(), re.MULTILINE)
     note("processor", "%d x %s" % (len(run.cores), models[0] if models else platform.machine()))
+    siblings = "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list" % run.cores[0]
+    note("threads that share the first core", first_line(["cat", siblings]))
     note("kernel", platform.release())
     note("memory to count on, MiB", run.memory_mib)
     note("GPU", first_line(["nvidia-smi", "--query-gpu=name,driver_version,memory.total,pcie.link.gen.current",
@@ -316,7 +318,7 @@ def lines(run, rows):
             os.remove(data)
     for what, count in re.findall(r"^\s*((?:\w[\w ]*HITM|Total [\w ]+|Load LLC Misses)[\w ]*?)\s*:\s*(\d+)", said,
                                   re.MULTILINE):
-        rows.append({"table": "lines", "what": what, "count": int(count)})
+        rows.append({"table": "lines", "what": what.strip(), "count": int(count)})
 
 
 def pages(run, rows):
