@@ -37,10 +37,15 @@ pub(crate) enum Source<'a> {
         warmup: Duration,
         /// Duration of the measurement.
         measure: Duration,
+        /// A GET that misses is followed by a SET of the same key.
+        fills: bool,
     },
-    /// One SET of every key number in the range; all of them are measured.
-    Store(std::ops::Range<u32>),
+    /// One SET of every key number in the range, as far as they begin before the time; all of them are measured.
+    Store(std::ops::Range<u32>, Option<Instant>),
 }
+
+/// Key numbers stored between two looks at the clock.
+const STORED_BETWEEN_LOOKS: u32 = 1024;
 
 impl Source<'_> {
     fn next(&mut self) -> Option<Request> {
@@ -50,8 +55,18 @@ impl Source<'_> {
                 **position += 1;
                 Some(request)
             }
-            Self::Store(ids) => ids.next().map(|id| Request { id, set: true }),
+            Self::Store(ids, until) => {
+                let looks = ids.start.is_multiple_of(STORED_BETWEEN_LOOKS);
+                if looks && until.is_some_and(|until| Instant::now() >= until) {
+                    ids.start = ids.end;
+                }
+                ids.next().map(|id| Request { id, set: true })
+            }
         }
+    }
+
+    fn fills(&self) -> bool {
+        matches!(self, Self::Ring { fills: true, .. })
     }
 }
 
@@ -96,6 +111,14 @@ impl Counts {
         self.hits + self.misses + self.stored + self.refused
     }
 
+    /// Adds the replies of another client.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.hits += other.hits;
+        self.misses += other.misses;
+        self.stored += other.stored;
+        self.refused += other.refused;
+    }
+
     fn since(&self, earlier: &Self) -> Self {
         Self {
             hits: self.hits - earlier.hits,
@@ -135,6 +158,8 @@ struct Connection {
     filled: usize,
     pending: Vec<Request>,
     answered: usize,
+    /// Keys of GETs that missed.
+    missed: Vec<u32>,
     /// The time from which latency counts, in nanoseconds after the start.
     since_ns: u64,
     /// Open loop: when the next batch is due, in nanoseconds after the start.
@@ -181,6 +206,7 @@ fn connect(door: &Door, wire: &Wire, shape: Shape, poll: &mut Poll) -> Result<Ve
             filled: 0,
             pending: Vec::with_capacity(shape.depth),
             answered: 0,
+            missed: Vec::new(),
             since_ns: 0,
             due_ns,
         })
@@ -215,7 +241,7 @@ impl Client<'_> {
     fn run(&mut self, poll: &mut Poll, target: Target<'_>) -> Result<Measured> {
         let (warmup, measure) = match &self.source {
             Source::Ring { warmup, measure, .. } => (*warmup, Some(*measure)),
-            Source::Store(_) => (Duration::ZERO, None),
+            Source::Store(..) => (Duration::ZERO, None),
         };
         let mut window = if warmup.is_zero() { Some(self.open_window(target)?) } else { None };
         let mut measured = None;
@@ -310,7 +336,8 @@ impl Client<'_> {
         connection.sent = 0;
         connection.since_ns = since_ns;
         while connection.pending.len() < self.shape.depth {
-            let Some(request) = self.source.next() else { break };
+            let missed = connection.missed.pop().map(|id| Request { id, set: true });
+            let Some(request) = missed.or_else(|| self.source.next()) else { break };
             if request.set {
                 self.wire.put_set(&mut connection.out, request.id);
             } else {
@@ -343,6 +370,9 @@ impl Client<'_> {
             let now_ns = self.start.elapsed().as_nanos() as u64;
             let before = connection.answered;
             connection.take_replies(self.wire, &mut self.counts, &mut self.refusal)?;
+            if !self.source.fills() {
+                connection.missed.clear();
+            }
             let answered = (connection.answered - before) as u64;
             let waited = now_ns.saturating_sub(connection.since_ns).max(1);
             self.latency.saturating_record_n(waited, answered);
@@ -384,7 +414,10 @@ impl Connection {
             match reply {
                 Reply::Hit(value) if !request.set && wire.belongs(request.id, value) => counts.hits += 1,
                 Reply::Hit(value) => bail!("a wrong value for key {}: {}", request.id, bad_reply(value)),
-                Reply::Miss if !request.set => counts.misses += 1,
+                Reply::Miss if !request.set => {
+                    counts.misses += 1;
+                    self.missed.push(request.id);
+                }
                 Reply::Stored if request.set => counts.stored += 1,
                 Reply::Refused(text) => {
                     counts.refused += 1;
@@ -470,7 +503,7 @@ pub(crate) mod tests {
 
     fn timed<'a>(ring: &'a Ring, position: &'a mut usize, milliseconds: u64) -> Source<'a> {
         let warmup = Duration::from_millis(10);
-        Source::Ring { ring, position, warmup, measure: Duration::from_millis(milliseconds) }
+        Source::Ring { ring, position, warmup, measure: Duration::from_millis(milliseconds), fills: false }
     }
 
     #[test]
@@ -478,7 +511,7 @@ pub(crate) mod tests {
         let door = Door::from(naive_cache(7, Duration::ZERO));
         let wire = Wire::new(Protocol::Text, ValueBytes { min: 5, max: 200 }, true);
         let shape = Shape { connections: 3, depth: 8, rate: None };
-        let stored = run(target(&door), &wire, shape, Source::Store(0..500)).expect("stores");
+        let stored = run(target(&door), &wire, shape, Source::Store(0..500, None)).expect("stores");
         assert_eq!((stored.counts.stored, stored.counts.total()), (500, 500));
         assert_eq!(stored.latency.len(), 500);
         let (ring, mut position) = (ring_for(1_000), 0);
@@ -494,7 +527,7 @@ pub(crate) mod tests {
         let door = Door::from(naive_cache(1 << 20, Duration::ZERO));
         let shape = Shape { connections: 1, depth: 4, rate: None };
         let short = Wire::new(Protocol::Text, ValueBytes::fixed(20), true);
-        run(target(&door), &short, shape, Source::Store(0..100)).expect("stores");
+        run(target(&door), &short, shape, Source::Store(0..100, None)).expect("stores");
         let long = Wire::new(Protocol::Text, ValueBytes::fixed(21), true);
         let (ring, mut position) = (ring_for(100), 0);
         let error = run(target(&door), &long, shape, timed(&ring, &mut position, 50));

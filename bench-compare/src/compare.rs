@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::client::{self, Measured, Shape, Source, Target};
+use crate::client::{Measured, Shape, Source, Target};
+use crate::crowd;
 use crate::exchange::STORE_DEPTH;
 use crate::figures::{MemoryFigures, Round, Row, Watched, compare_rows};
 use crate::keys::{KeyPicker, Popularity, Ring};
@@ -20,6 +21,8 @@ use crate::wire::{KEY_BYTES, ValueBytes, Wire};
 
 /// Requests sampled in advance, at full size.
 const RING_REQUESTS: f64 = 8_388_608.0;
+/// The most requests sampled for a load whose popular keys are few beside its items.
+const READ_THROUGH_REQUESTS_MAX: usize = 1 << 25;
 
 /// Bytes that memcached keeps in memory for a value on flash.
 const HEADER_BYTES: u32 = 12;
@@ -68,7 +71,7 @@ fn selected_loads(options: &CompareOptions) -> Result<Vec<Load>> {
         }
     }
     let wanted = |load: &Load| match options.load.is_empty() {
-        true => !matches!(load.kind, Kind::Trial(_)),
+        true => !matches!(load.kind, Kind::Trial(_) | Kind::ReadThrough { .. }),
         false => options.load.iter().any(|name| load.is_named(name)),
     };
     let loads: Vec<Load> = all.into_iter().filter(wanted).collect();
@@ -125,16 +128,20 @@ impl<'a> Bench<'a> {
         watched_cores.extend(&options.client_cores.0);
         watched_cores.sort_unstable();
         watched_cores.dedup();
-        let watched = Watched { cores: watched_cores.len() };
+        let watched = Watched { cores: watched_cores.len(), clients: options.clients };
         let steps: usize = loads.iter().map(|load| rounds_of(load, options) * servers.len()).sum();
         let progress = ProgressBar::with_draw_target(Some(steps as u64), ProgressDrawTarget::stderr());
         progress.set_style(ProgressStyle::with_template("[{elapsed_precise}] {wide_bar} {pos}/{len} {msg}")?);
         Ok(Self { options, servers, server_cores, watched_cores, watched, progress })
     }
 
+    fn available_bytes(&self) -> u64 {
+        self.options.memory.map_or_else(procfs::available_bytes, |mib| mib << 20)
+    }
+
     /// Reduces the items of loads for which the memory of this machine is too small.
     fn fit_to_memory(&self, group: &[Load]) -> Vec<(Load, Option<String>)> {
-        let usable = procfs::available_bytes() / 10 * 8;
+        let usable = self.available_bytes() / 10 * 8;
         let fit = |load: &Load| {
             let mut load = load.clone();
             let full = load.items;
@@ -150,8 +157,7 @@ impl<'a> Bench<'a> {
         let first = &group[0].0;
         // All servers keep their items between rounds if they fit side by side.
         let storing = self.servers.iter().filter(|server| server.family != Family::Empty).count() as u64;
-        let side_by_side =
-            first.footprint_bytes().saturating_mul(storing) <= procfs::available_bytes() / 10 * 7;
+        let side_by_side = first.footprint_bytes().saturating_mul(storing) <= self.available_bytes() / 10 * 7;
         // A file belongs to one server at a time.
         let keep = side_by_side && !self.options.fresh && self.keeps_items(first) && first.flash_mib == 0;
         let mut running: Vec<Option<Running>> = self.servers.iter().map(|_| None).collect();
@@ -203,7 +209,7 @@ impl<'a> Bench<'a> {
     }
 
     fn keeps_items(&self, load: &Load) -> bool {
-        matches!(load.kind, Kind::Resident { .. } | Kind::Churn { .. })
+        matches!(load.kind, Kind::Resident { .. } | Kind::Churn { .. } | Kind::ReadThrough { .. })
     }
 
     fn ring_of(&self, load: &Load) -> Option<Ring> {
@@ -216,6 +222,10 @@ impl<'a> Bench<'a> {
             Kind::Resident { popularity, get_percent, .. } => {
                 Some(Ring::resident(&mut KeyPicker::new(load.items, popularity, seed), get_percent, length))
             }
+            Kind::ReadThrough { .. } => {
+                let mut picker = KeyPicker::new(load.items, Popularity::Zipf(0.99), seed);
+                Some(Ring::resident(&mut picker, 100, length.min(READ_THROUGH_REQUESTS_MAX)))
+            }
             Kind::Churn { window, .. } => Some(Ring::churn(load.items, window, seed, length.max(1 << 21))),
             Kind::Memory => {
                 // Checks whether the items are still stored.
@@ -227,15 +237,36 @@ impl<'a> Bench<'a> {
 
     fn shape_of(&self, load: &Load) -> Shape {
         let (connections, depth) = match load.kind {
-            Kind::Resident { depth, .. } | Kind::Churn { depth, .. } | Kind::Flash { depth, .. } => {
-                (self.options.connections, depth)
-            }
-            Kind::Store | Kind::Memory => (STORE_CONNECTIONS, STORE_DEPTH),
+            Kind::Resident { depth, .. }
+            | Kind::Churn { depth, .. }
+            | Kind::Flash { depth, .. }
+            | Kind::ReadThrough { depth } => (self.options.connections, depth),
+            Kind::Store | Kind::Memory => (self.store_shape().connections, STORE_DEPTH),
             Kind::Trial(_) => (1, STORE_DEPTH),
             Kind::HitRatio { .. } | Kind::Pressure { .. } => (1, crate::loads::HIT_RATIO_BATCH),
         };
-        let closed = !matches!(load.kind, Kind::Resident { .. } | Kind::Churn { .. } | Kind::Flash { .. });
+        let closed = matches!(
+            load.kind,
+            Kind::Store | Kind::Memory | Kind::Trial(_) | Kind::HitRatio { .. } | Kind::Pressure { .. }
+        );
         Shape { connections, depth, rate: if closed { None } else { self.options.rate } }
+    }
+
+    fn store_shape(&self) -> Shape {
+        Shape { connections: STORE_CONNECTIONS * self.options.clients, depth: STORE_DEPTH, rate: None }
+    }
+
+    fn run_clients(
+        &self,
+        running: &Running,
+        shape: Shape,
+        source: Source<'_>,
+        row: &mut Row,
+    ) -> Result<Measured> {
+        let clients = (self.options.clients, &self.options.client_cores.0[..]);
+        let measured = crowd::run(clients, self.target(&running.process), &running.wire, shape, source)?;
+        note_refusal(&measured, row);
+        Ok(measured)
     }
 
     /// One round of one load on one server.
@@ -250,14 +281,17 @@ impl<'a> Bench<'a> {
     ) -> Result<()> {
         let server = &self.servers[at];
         let result = match (&load.kind, ring) {
-            (Kind::Resident { .. } | Kind::Churn { .. } | Kind::Flash { .. }, Some(ring)) => {
+            (
+                Kind::Resident { .. } | Kind::Churn { .. } | Kind::Flash { .. } | Kind::ReadThrough { .. },
+                Some(ring),
+            ) => {
                 let running = match running {
                     Some(running) => running,
                     empty => empty.insert(self.start_and_store(server, load)?),
                 };
                 running.notes.iter().for_each(|note| row.note(note.clone()));
                 let seconds = Duration::from_secs_f64(self.options.seconds);
-                self.read(running, self.shape_of(load), ring, seconds, row)
+                self.read(running, load, ring, seconds, row)
                     .map(|measured| self.round_of(round, &measured, &running.process))
             }
             (Kind::HitRatio { requests }, _) => self.hit_ratio(server, load, *requests),
@@ -320,6 +354,9 @@ impl<'a> Bench<'a> {
         }
         let stored = self.store(&running, load, &mut row).context("storing the items")?;
         running.notes = row.notes;
+        if matches!(load.kind, Kind::ReadThrough { .. }) {
+            running.notes.push(stored_in(&stored, load));
+        }
         if stored.counts.refused > 0 {
             running.notes.push(format!("{} of {} items refused", stored.counts.refused, load.items));
         }
@@ -341,8 +378,7 @@ impl<'a> Bench<'a> {
     ) -> Result<()> {
         let small = Wire::new(server.protocol(), ValueBytes::fixed(HEADER_BYTES), false);
         let wire = std::mem::replace(&mut running.wire, small);
-        let shape = Shape { connections: STORE_CONNECTIONS, depth: STORE_DEPTH, rate: None };
-        self.store_some(running, shape, 0..load.items, row)?;
+        self.store_some(running, 0..load.items, row)?;
         running.wire = wire;
         Ok(())
     }
@@ -352,16 +388,15 @@ impl<'a> Bench<'a> {
     }
 
     fn store(&self, running: &Running, load: &Load, row: &mut Row) -> Result<Measured> {
-        let shape = Shape { connections: STORE_CONNECTIONS, depth: STORE_DEPTH, rate: None };
         // memcached drops items that arrive faster than it can write them to its file, which shall not be compared.
         let at_once = if load.flash_mib > 0 { FLASH_STORED_AT_ONCE.min(load.items) } else { load.items };
         let first = load.items - (load.items - 1) / at_once * at_once;
         let mut done = first;
-        let mut last = self.store_some(running, shape, 0..first, row)?;
+        let mut last = self.store_some(running, 0..first, row)?;
         while done < load.items {
             let started = Instant::now();
             let refused = last.counts.refused;
-            last = self.store_some(running, shape, done..done + at_once, row)?;
+            last = self.store_some(running, done..done + at_once, row)?;
             last.counts.refused += refused;
             done += at_once;
             std::thread::sleep(FLASH_STORE_PAUSE.saturating_sub(started.elapsed()));
@@ -369,31 +404,26 @@ impl<'a> Bench<'a> {
         Ok(last)
     }
 
-    fn store_some(
-        &self,
-        running: &Running,
-        shape: Shape,
-        ids: std::ops::Range<u32>,
-        row: &mut Row,
-    ) -> Result<Measured> {
-        let source = Source::Store(ids);
-        let measured = client::run(self.target(&running.process), &running.wire, shape, source)?;
-        note_refusal(&measured, row);
-        Ok(measured)
+    fn store_some(&self, running: &Running, ids: std::ops::Range<u32>, row: &mut Row) -> Result<Measured> {
+        let until =
+            self.options.store_seconds.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));
+        self.run_clients(running, self.store_shape(), Source::Store(ids, until), row)
     }
 
     fn read(
         &self,
         running: &mut Running,
-        shape: Shape,
+        load: &Load,
         ring: &Ring,
         measure: Duration,
         row: &mut Row,
     ) -> Result<Measured> {
         let warmup = Duration::from_secs_f64(self.options.warmup);
-        let source = Source::Ring { ring, position: &mut running.position, warmup, measure };
-        let measured = client::run(self.target(&running.process), &running.wire, shape, source)?;
-        note_refusal(&measured, row);
+        let fills = matches!(load.kind, Kind::ReadThrough { .. });
+        let mut position = running.position;
+        let source = Source::Ring { ring, position: &mut position, warmup, measure, fills };
+        let measured = self.run_clients(running, self.shape_of(load), source, row)?;
+        running.position = position;
         Ok(measured)
     }
 
@@ -408,8 +438,7 @@ impl<'a> Bench<'a> {
         let after_bytes = procfs::resident_bytes(running.process.pid())?;
         let payload = mean_value_bytes(load.value_bytes, load.items) + KEY_BYTES as f64;
         let growth = (after_bytes as f64 - before_bytes as f64) / f64::from(load.items);
-        let shape = Shape { connections: STORE_CONNECTIONS, depth: STORE_DEPTH, rate: None };
-        let check = self.read(&mut running, shape, ring, Duration::from_millis(200), row)?;
+        let check = self.read(&mut running, load, ring, Duration::from_millis(200), row)?;
         let mut round = self.round_of(0, &stored, &running.process);
         (round.hits, round.misses) = (check.counts.hits, check.counts.misses);
         let overhead_per_item = growth - payload;
@@ -487,6 +516,17 @@ fn mean_value_bytes(sizes: ValueBytes, items: u32) -> f64 {
         return f64::from(sizes.min);
     }
     (0..items).map(|id| sizes.of(id) as f64).sum::<f64>() / f64::from(items.max(1))
+}
+
+/// What storing the items took.
+fn stored_in(stored: &Measured, load: &Load) -> String {
+    let (count, seconds) = (stored.counts.stored, stored.elapsed.as_secs_f64());
+    let cpu_us = stored.server_cpu.as_secs_f64() * 1e6 / count.max(1) as f64;
+    let rate = count as f64 / seconds.max(1e-9);
+    let items = load.items;
+    format!(
+        "stored {count} of {items} items in {seconds:.1} s: {rate:.0} a second, {cpu_us:.3} us of server CPU each"
+    )
 }
 
 fn note_refusal(measured: &Measured, row: &mut Row) {

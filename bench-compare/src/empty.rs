@@ -1,15 +1,16 @@
 //! The empty server: only the wire, without a cache. Its cost is the lower bound for every server.
 
-use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::sync::mpsc::{Receiver, Sender, channel};
 
 use anyhow::{Context, Result};
-use mio::net::{TcpListener, TcpStream};
-use mio::{Events, Interest, Poll, Token};
+use mio::net::TcpStream;
+use mio::{Events, Interest, Poll, Token, Waker};
 
 use crate::wire::key;
 
-const LISTENER: Token = Token(usize::MAX);
+const ARRIVAL: Token = Token(usize::MAX);
 
 /// Replies prepared in one piece. More lines than this in one read are answered with several writes.
 const REPLIES_AHEAD: usize = 1024;
@@ -21,12 +22,36 @@ struct Client {
 }
 
 /// Listens on `port` of the loopback address and answers every line with the same value of `value_bytes` bytes,
-/// until the process is killed.
-pub(crate) fn serve(port: u16, value_bytes: usize) -> Result<()> {
+/// until the process is killed. Connections go to the `threads` in turn.
+pub(crate) fn serve(port: u16, value_bytes: usize, threads: usize) -> Result<()> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    let mut listener = TcpListener::bind(address).with_context(|| format!("listen on {address}"))?;
-    let mut poll = Poll::new()?;
-    poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
+    let listener = TcpListener::bind(address).with_context(|| format!("listen on {address}"))?;
+    let workers = (0..threads.max(1)).map(|_| start(value_bytes)).collect::<Result<Vec<_>>>()?;
+    for (stream, (worker, waker)) in listener.incoming().zip(workers.iter().cycle()) {
+        let stream = stream?;
+        stream.set_nodelay(true)?;
+        stream.set_nonblocking(true)?;
+        worker.send(TcpStream::from_std(stream))?;
+        waker.wake()?;
+    }
+    Ok(())
+}
+
+/// Starts a thread that answers on the connections that it is sent; the waker tells it of a new one.
+fn start(value_bytes: usize) -> Result<(Sender<TcpStream>, Waker)> {
+    let poll = Poll::new()?;
+    let waker = Waker::new(poll.registry(), ARRIVAL)?;
+    let (sender, arrivals) = channel();
+    std::thread::spawn(move || {
+        if let Err(error) = answer_all(poll, &arrivals, value_bytes) {
+            eprintln!("the empty server: {error:#}");
+            std::process::exit(1);
+        }
+    });
+    Ok((sender, waker))
+}
+
+fn answer_all(mut poll: Poll, arrivals: &Receiver<TcpStream>, value_bytes: usize) -> Result<()> {
     let one = canned(value_bytes);
     let many = one.repeat(REPLIES_AHEAD);
     let mut input = vec![0; 64 * 1024];
@@ -38,8 +63,8 @@ pub(crate) fn serve(port: u16, value_bytes: usize) -> Result<()> {
             other => other?,
         }
         for event in &events {
-            if event.token() == LISTENER {
-                accept_all(&listener, &poll, &mut clients)?;
+            if event.token() == ARRIVAL {
+                take_all(arrivals, &poll, &mut clients)?;
                 continue;
             }
             let slot = &mut clients[event.token().0];
@@ -61,14 +86,8 @@ fn canned(value_bytes: usize) -> Vec<u8> {
     reply
 }
 
-fn accept_all(listener: &TcpListener, poll: &Poll, clients: &mut Vec<Option<Client>>) -> io::Result<()> {
-    loop {
-        let mut stream = match listener.accept() {
-            Ok((stream, _)) => stream,
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-            Err(error) => return Err(error),
-        };
-        stream.set_nodelay(true)?;
+fn take_all(arrivals: &Receiver<TcpStream>, poll: &Poll, clients: &mut Vec<Option<Client>>) -> Result<()> {
+    for mut stream in arrivals.try_iter() {
         let slot = clients.iter().position(Option::is_none).unwrap_or(clients.len());
         poll.registry().register(&mut stream, Token(slot), Interest::READABLE | Interest::WRITABLE)?;
         let client = Some(Client { stream, unsent: Vec::new() });
@@ -78,6 +97,7 @@ fn accept_all(listener: &TcpListener, poll: &Poll, clients: &mut Vec<Option<Clie
             clients[slot] = client;
         }
     }
+    Ok(())
 }
 
 /// Sends unsent replies, reads what is available and answers it. Returns false when the client is gone.

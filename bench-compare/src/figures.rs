@@ -26,7 +26,7 @@ pub(crate) struct Round {
     pub(crate) client_us_per_request: f64,
     /// Busy cores of the server.
     pub(crate) server_busy: f64,
-    /// Share of the time the client was busy.
+    /// Share of the time the client was busy, the mean of its threads.
     pub(crate) client_busy: f64,
     /// Share of the cores' time used by other programs.
     pub(crate) foreign_busy: f64,
@@ -97,6 +97,8 @@ pub(crate) struct PressureFigures {
 pub(crate) struct Watched {
     /// The number of cores.
     pub(crate) cores: usize,
+    /// The number of threads that are the client.
+    pub(crate) clients: usize,
 }
 
 impl Round {
@@ -121,7 +123,7 @@ impl Round {
             server_us_per_request: per_request(measured.server_cpu, requests),
             client_us_per_request: per_request(measured.client_cpu, requests),
             server_busy: measured.server_cpu.as_secs_f64() / seconds,
-            client_busy: measured.client_cpu.as_secs_f64() / seconds,
+            client_busy: measured.client_cpu.as_secs_f64() / seconds / watched.clients.max(1) as f64,
             foreign_busy: measured.cores.busy.saturating_sub(ours).as_secs_f64() / core_seconds,
             stolen: measured.cores.stolen.as_secs_f64() / core_seconds,
             server_unseen: measured.server_cpu_unseen.as_secs_f64()
@@ -396,7 +398,7 @@ pub(crate) mod tests {
             client_cpu: Duration::from_millis(970),
             cores: CoreTime::default(),
         };
-        Round::of(round, &measured, Watched { cores: 2 }, 1 << 20)
+        Round::of(round, &measured, Watched { cores: 2, clients: 1 }, 1 << 20)
     }
 
     #[test]

@@ -153,6 +153,11 @@ impl Ring {
         Self { packed: (0..length.next_power_of_two()).map(draw).collect() }
     }
 
+    /// Number of requests.
+    pub(crate) fn length(&self) -> usize {
+        self.packed.len()
+    }
+
     /// The request at `position`, which may run past the end: the ring starts over.
     pub(crate) fn at(&self, position: usize) -> Request {
         Request::unpack(self.packed[position & (self.packed.len() - 1)])

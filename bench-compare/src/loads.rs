@@ -58,6 +58,11 @@ pub(crate) enum Kind {
     },
     /// What a server keeps. These loads run only when they are named.
     Trial(Trial),
+    /// More items are stored than fit under the memory limit. Then GETs, and a SET after each miss, are measured.
+    ReadThrough {
+        /// Requests in flight per connection.
+        depth: usize,
+    },
     /// Half of the requests store new keys, far beyond the memory limit; the others GET recent keys.
     Churn {
         /// Requests in flight per connection.
@@ -91,6 +96,9 @@ impl Load {
 
     /// A generous estimate of the memory that the items need in any server, in bytes, including bookkeeping.
     pub(crate) fn footprint_bytes(&self) -> u64 {
+        if let Kind::ReadThrough { .. } = self.kind {
+            return self.limit_mib * MIB / 10 * 11;
+        }
         let value = self.value_bytes.mean();
         (f64::from(self.items) * (KEY_BYTES as f64 + value + 100.0 + value / 4.0)) as u64
     }
@@ -122,6 +130,9 @@ impl Load {
             return false;
         }
         self.items = ((u128::from(self.items) * u128::from(bytes) / u128::from(needed)) as u32).max(1);
+        if let Kind::ReadThrough { .. } = self.kind {
+            self.limit_mib = (u128::from(self.limit_mib) * u128::from(bytes) / u128::from(needed)) as u64;
+        }
         true
     }
 }
@@ -139,6 +150,7 @@ pub(crate) fn catalogue(scale: f64) -> Vec<Load> {
         resident("get-32", "GET, 1 M items of 32 B, Zipf 0.99, depth 16", million, 32, zipf, 100, 16),
         resident("get-32-d1", "GET, 1 M items of 32 B, Zipf 0.99, depth 1", million, 32, zipf, 100, 1),
         resident("get-300", "GET, 1 M items of 300 B, Zipf 0.99, depth 16", million, 300, zipf, 100, 16),
+        resident("get-300-d1", "GET, 1 M items of 300 B, Zipf 0.99, depth 1", million, 300, zipf, 100, 1),
         resident(
             "mixed-95-5",
             "95 GET : 5 SET, 1 M items of 300 B, Zipf 0.99, depth 16",
@@ -175,6 +187,7 @@ pub(crate) fn catalogue(scale: f64) -> Vec<Load> {
         hit_ratio_of_sizes(scale),
         pressure(scale),
         churn(scale),
+        read_through(scale),
     ];
     all.extend(flash_loads(scale));
     all.extend(all_trials(scale));
@@ -320,6 +333,19 @@ fn pressure(scale: f64) -> Load {
         value_bytes: ValueBytes::fixed(300),
         kind: Kind::Pressure { requests: (2_000_000.0 * scale) as u32 },
         limit_mib: (PRESSURE_LIMIT_MIB * scale) as u64,
+        flash_mib: 0,
+    }
+}
+
+/// A fifth more items than fit, if an item takes 360 bytes.
+fn read_through(scale: f64) -> Load {
+    Load {
+        name: "read-through-1g",
+        about: "3.6 M items of 300 B stored in 1 GiB, then read-through, Zipf 0.99, depth 16",
+        items: (3_600_000.0 * scale) as u32,
+        value_bytes: ValueBytes::fixed(300),
+        kind: Kind::ReadThrough { depth: 16 },
+        limit_mib: (1024.0 * scale) as u64,
         flash_mib: 0,
     }
 }

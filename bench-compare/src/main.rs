@@ -4,6 +4,7 @@
 
 mod client;
 mod compare;
+mod crowd;
 mod door;
 mod empty;
 mod exchange;
@@ -33,7 +34,9 @@ use report::{Document, preamble};
 fn main() -> ExitCode {
     let options = Options::parse();
     let result = match options.command {
-        Some(Command::Empty { port, value_bytes }) => empty::serve(port, value_bytes).map(|()| true),
+        Some(Command::Empty { port, value_bytes, threads }) => {
+            empty::serve(port, value_bytes, threads).map(|()| true)
+        }
         Some(Command::Launch { cores, parent, program }) => {
             servers::launch(&cores, parent, &program).map(|()| true)
         }

@@ -27,6 +27,9 @@ pub(crate) enum Command {
         /// Length of the value in bytes
         #[arg(long, default_value_t = 32)]
         value_bytes: usize,
+        /// Number of threads, which share the connections evenly
+        #[arg(long, default_value_t = 1)]
+        threads: usize,
     },
     /// Run another program on given cores, to be killed when its parent ends
     #[command(hide = true)]
@@ -84,6 +87,9 @@ pub(crate) struct CompareOptions {
     /// Number of connections of the GET and mixed loads
     #[arg(long, default_value_t = 50)]
     pub(crate) connections: usize,
+    /// Number of threads of the load generator, which share the connections and the cores of the client
+    #[arg(long, default_value_t = 1)]
+    pub(crate) clients: usize,
     /// Send this many requests per second on schedule, whether or not replies arrive (open loop) [default: closed
     /// loop]
     #[arg(long)]
@@ -91,6 +97,13 @@ pub(crate) struct CompareOptions {
     /// Factor for items, requests and memory limits
     #[arg(long, default_value_t = 1.0)]
     pub(crate) scale: f64,
+    /// Memory to count on in MiB, for machines whose memory grows as it is used [default: what the kernel calls
+    /// available]
+    #[arg(long, value_name = "MIB")]
+    pub(crate) memory: Option<u64>,
+    /// Longest time for storing the items of a load in seconds; items that come later are left out [default: none]
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) store_seconds: Option<f64>,
     /// Run one short round of each load
     #[arg(long)]
     pub(crate) quick: bool,
@@ -132,6 +145,10 @@ pub(crate) fn settle(mut options: CompareOptions) -> Result<CompareOptions, Stri
     check((1..=1000).contains(&options.rounds), "--rounds must be 1 to 1000")?;
     check((1..=1000).contains(&options.connections), "--connections must be 1 to 1000")?;
     check(options.threads >= 1, "--threads must be at least 1")?;
+    let (clients, connections) = (options.clients, options.connections);
+    check((1..=connections).contains(&clients), "--clients must be 1 to the number of connections")?;
+    let seconds = options.store_seconds.unwrap_or(1.0);
+    check(seconds > 0.0 && seconds <= 3600.0, "--store-seconds must be above 0 and at most 3600")?;
     check(options.rate.is_none_or(|rate| (1.0..=1e9).contains(&rate)), "--rate must be 1 to 1e9")?;
     Ok(options)
 }

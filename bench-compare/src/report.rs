@@ -123,7 +123,7 @@ impl LoadReport {
                 },
                 RESIDENT,
             ],
-            Kind::Churn { .. } | Kind::Flash { .. } => vec![HIT_RATIO, RESIDENT],
+            Kind::Churn { .. } | Kind::Flash { .. } | Kind::ReadThrough { .. } => vec![HIT_RATIO, RESIDENT],
             Kind::Resident { .. } | Kind::Store | Kind::Trial(_) => Vec::new(),
         };
         columns

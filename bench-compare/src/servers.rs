@@ -162,7 +162,7 @@ impl Server {
             return words;
         }
         let flags = match self.family {
-            Family::Empty => format!("empty --port {port} --value-bytes {value_bytes}"),
+            Family::Empty => format!("empty --port {port} --value-bytes {value_bytes} --threads {threads}"),
             Family::Memcached => {
                 let user = if rustix::process::geteuid().is_root() { "-u root " } else { "" };
                 format!("{user}-p {port} -U 0 -l 127.0.0.1 -t {threads} -m {limit_mib}")
