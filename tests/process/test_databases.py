@@ -434,6 +434,8 @@ class Flash(FlashCase, Doors):
                 server.stop()
                 server = self.flash_server(*options)
                 doors = [self.database(server, number) for number in range(2)]
+                self.wait_for_recovery(self.connection(server))
+                self.assertGreater(sum(ask(door, b"DBSIZE") for door in doors), 0, "before memory has anything")
                 self.assertEqual([ask(door, b"GET", b"k") for door in doors], [b"1", b"0"])
                 for _ in range(2):
                     # What a kill leaves on flash is still of its database; in mode `clean` nothing is left.
@@ -479,6 +481,24 @@ class Tenants(TenantsCase, Doors):
         self.assertEqual([ask(doors["bob", number], b"DBSIZE") for number in range(2)], [1, 1])
         self.assertEqual([self.keys(doors["root", number]) for number in range(2)],
                          [[b"k", b"page:k", b"page:\xff\xfe\xfd\x01k"], [b"k"]])
+
+    def test_who_has_not_logged_in_gets_nothing_of_an_exchanged_database(self):
+        server = self.serve()
+        root, waiting = self.resp_door(server, "root"), self.connection(server)
+        ask(root, b"SET", b"k", b"secret")
+        self.assertEqual(waiting.ask(b"get k"), b"CLIENT_ERROR unauthenticated")
+        self.assertEqual(ask(root, b"SWAPDB", b"0", b"1"), b"OK")
+        ask(root, b"SET", b"k", b"secret")
+        for connection in (waiting, self.connection(server)):
+            for line in (b"get k", b"get k", b"mg k v", b"gat 0 k", b"lru_crawler metadump all", b"stats settings",
+                         b"watch", b"version", b"set auth 0 0 6\r\nroot x", b"get k", b"delete k"):
+                self.assertTrue(connection.ask(line).startswith(b"CLIENT_ERROR"), line)
+            self.assertEqual(connection.ask(b"set auth 0 0 6\r\nroot r"), b"STORED")
+            self.assertEqual(connection.get(b"k"), b"secret")
+        _, status = self.binary(server, "root", "x")
+        self.assertNotEqual(status, packets.OK)
+        self.assertTrue(refused(ask(self.connection(server), b"GET", b"k"), b"NOAUTH"))
+        self.assertEqual(self.door(server, "ada").get(b"k"), None)
 
     def test_a_login_between_multi_and_exec_moves_nothing_of_others(self):
         server = self.serve()

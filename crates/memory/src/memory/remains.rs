@@ -23,6 +23,11 @@ impl Memory {
         let prefix_floor = head.prefix_floor.load(Relaxed);
         let flush_floor = head.flush_floor.fetch_max(prefix_floor, Relaxed).max(prefix_floor);
         head.prefix_floor.store(0, Relaxed);
+        if prefix_floor > 0 {
+            tracing::warn!(
+                "a delete by prefix had not ended when the process was killed: what was stored before it is not kept"
+            );
+        }
         let slabs_max = geometry.columns_max / geometry.columns_per_slab;
         let touched = head.slabs_mapped.load(Relaxed).min(slabs_max.into()) as u32;
         let mut last_birth = flush_floor.saturating_sub(1);

@@ -71,7 +71,7 @@ struct Reach {
     database: u8,
     /// [`Databases::exchanges`] when its keys were found.
     exchanges: u64,
-    /// The keys of the client in it. `None` = all that are of no other database.
+    /// The keys of the client in it. `None` = all that are of no other database; or it has to log in first.
     own_keys: Option<Arc<OwnKeys>>,
 }
 
@@ -202,7 +202,10 @@ impl<S: SessionState> Connection<S> {
 
     fn find_keys(&mut self, databases: &Databases) {
         self.reach.exchanges = databases.exchanges();
-        self.reach.own_keys = databases.keys_of(self.namespace(), self.reach.database);
+        // Whoever has not logged in has no keys yet.
+        let is_in = self.reach.rights.is_some();
+        self.reach.own_keys =
+            is_in.then(|| databases.keys_of(self.namespace(), self.reach.database)).flatten();
         let has_own_keys = self.reach.own_keys.is_some();
         if let Some(session) = &mut self.session {
             session.has_own_keys(has_own_keys);

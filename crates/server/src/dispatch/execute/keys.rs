@@ -102,6 +102,10 @@ impl Executor {
             own += u64::from(covers(prefix, hit.item.key()));
             true
         });
+        if seen == 0 && prefix.is_empty() {
+            // Memory tells nothing, as after a restart: what flash has counts as that of database 0.
+            return self.items_on_flash();
+        }
         let share_of = |all: u64| (u128::from(own) * u128::from(all) / u128::from(seen.max(1))) as u64;
         let in_memory = if self.are_countable(all) { own } else { share_of(all) };
         in_memory + share_of(self.items_on_flash())
