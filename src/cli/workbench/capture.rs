@@ -127,7 +127,11 @@ impl CaptureArgs {
         match std::fs::metadata(path) {
             _ if self.server == "-" => Some(Path::new("/dev/stdin")),
             Ok(meta) => (!meta.file_type().is_socket() && !meta.is_dir()).then_some(path),
-            Err(_) => None,
+            // A name that no host has.
+            Err(_) => {
+                let is_packets = path.extension().is_some_and(|end| end == "pcap" || end == "pcapng");
+                is_packets.then_some(path)
+            }
         }
     }
 

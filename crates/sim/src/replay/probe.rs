@@ -53,9 +53,7 @@ pub(crate) fn meet(way: &Way<'_>) -> Result<(ServerInfo, Blocking), String> {
         }
         _ => format!("{server}: {error}"),
     };
-    let unreachable = |error| {
-        format!("{}; start a server there (larder serve), or name another with --server", failed(error))
-    };
+    let unreachable = |error| format!("{}; start a server there, or name another", failed(error));
     let mut connection = server.connect_blocking(way.timeout).map_err(unreachable)?;
     // memcached answers `VERSION`; Redis reads the line as an unknown inline command.
     connection.write_all(b"version\r\n").map_err(failed)?;

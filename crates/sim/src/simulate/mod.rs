@@ -316,7 +316,9 @@ impl Builder<'_> {
         variant.worth.objective = self.rules.objective.unwrap_or_default();
         match self.unit {
             Unit::Objects => larder::build(variant, capacity, self.rules.seed).map(Model::Policy),
-            Unit::Bytes if capacity < larder::LIMIT_BYTES_MIN => Err("too small".to_owned()),
+            Unit::Bytes if capacity < larder::LIMIT_BYTES_MIN => {
+                Err(format!("too small: {} MiB at least", larder::LIMIT_BYTES_MIN >> 20))
+            }
             Unit::Bytes => {
                 larder::RealCache::with_flash(capacity, self.rules.flash_bytes, variant, self.rules.seed)
                     .map(|cache| Model::Larder(Box::new(cache)))

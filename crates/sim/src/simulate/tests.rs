@@ -412,7 +412,7 @@ fn the_real_cache_comes_near_lru_and_says_where_it_is_too_small() {
     let rules = rules(&["lru", "larder"], &["2m", "16m"]);
     // LRU by scanning is slow, so its result is compared by the hit ratio in items.
     let outcome = simulate(&requests, &Rules { policies: vec!["larder".to_owned()], ..rules });
-    assert_eq!(outcome.cells[0].run.as_ref().unwrap_err(), "too small");
+    assert_eq!(outcome.cells[0].run.as_ref().unwrap_err(), "too small: 8 MiB at least");
     let larder = counts(&outcome, 1);
     let expected = naive_lru_hits(&requests, 12 << 20);
     assert!(larder.hits as f64 > expected as f64 * 0.97, "{larder:?}, LRU {expected} hits");
@@ -566,7 +566,7 @@ fn reasons_of_empty_cells_are_remarks_and_notes() {
         details
             .unwrap()
             .lines()
-            .any(|row| row.starts_with("larder,1048576,") && row.ends_with(",,too small"))
+            .any(|row| row.starts_with("larder,1048576,") && row.ends_with(",,too small: 8 MiB at least"))
     );
 }
 
