@@ -411,7 +411,7 @@ fn a_server_that_is_not_there_is_told_at_once() {
     let open = || Ok(Box::new(List(sets_and_gets(1, 1), 0)) as Box<dyn Source>);
     let failure = run(options(server), &open, Arc::default()).err();
     let Some(Failure::Unreachable(text)) = failure else { panic!("the server is not there") };
-    assert!(text.starts_with(&free.to_string()) && text.contains("--server"), "{text}");
+    assert!(text.starts_with(&free.to_string()) && text.contains("start a server there"), "{text}");
 }
 
 /// A server that stalls once for 200 ms at a rate of 1000 requests/s: 200 requests were due during the stall, and
