@@ -10,6 +10,7 @@ from flash_support import MEMORY_MIB, FlashCase
 from process_support import Case, larder_only
 from resp_support import ask, command, receive
 from test_keep import KeepCase
+from test_prefix import wait_until_forgotten
 from test_tenants import TenantsCase
 
 
@@ -388,6 +389,8 @@ class Kept(KeepCase, Doors):
         self.assertEqual(ask(connection, b"FLUSHDB"), b"OK")
         doors = [self.database(server, number) for number in range(3)]
         self.assertEqual([ask(door, b"GET", b"k") for door in doors], [None, b"1", b"2"])
+        # A process that is killed while a delete is under way leaves nothing.
+        wait_until_forgotten(self.connection(server))
         self.assertEqual(ask(doors[0], b"SWAPDB", b"0", b"2"), b"OK")
         self.assertEqual(ask(doors[0], b"SWAPDB", b"2", b"1"), b"OK")
         for ending in (signal.SIGKILL, signal.SIGTERM):

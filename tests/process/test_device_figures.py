@@ -140,7 +140,8 @@ class Runs(unittest.TestCase):
                          {"gpu-same": "done", "big-entry": "done"})
         [full] = [row for row in records["big-entry"]["rows"] if row["table"] == "big"]
         self.assertTrue(full["server us/request"] > 0 and 0 < full["hit ratio"] < 1, full)
-        self.assertIn("stored 225000 of 225000 items", full["notes"])
+        # Storing ends by the clock.
+        self.assertRegex(full["notes"], r"stored [1-9]\d* of 225000 items")
         with open(os.path.join(self.out, "figures.md"), encoding="utf-8") as file:
             page = file.read()
         for part in records:
