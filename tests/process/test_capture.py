@@ -21,6 +21,19 @@ from resp_support import ask
 VALKEY = os.path.join(support.tools_folder(), "peers", "valkey-server")
 
 
+def valkey(test):
+    """The port of a Valkey that runs until the test ends, and a connection to it."""
+    if not os.path.exists(VALKEY):
+        test.skipTest("there is no Valkey (see tests/peers.sh)")
+    port, client = support.free_port(), []
+    server = subprocess.Popen([VALKEY, "--port", str(port), "--save", ""], stdout=subprocess.DEVNULL)
+    test.addCleanup(server.wait)
+    test.addCleanup(server.kill)
+    support.until_no_error(lambda: client.append(support.Connection("127.0.0.1", port)))
+    test.addCleanup(client[0].close)
+    return port, client[0]
+
+
 @larder_only
 class Capture(Case):
     """A server of memcached's protocol tells by `watch`, one of Redis's by `MONITOR`."""
@@ -99,19 +112,12 @@ class Capture(Case):
     def test_a_server_that_tells_nothing(self):
         self.assertIn("does not tell what its clients do", self.ended(self.capture(self.server("-W").port), 2))
 
-    @unittest.skipUnless(os.path.exists(VALKEY), "there is no Valkey (see tests/peers.sh)")
     def test_a_redis_tells_by_monitor(self):
-        port = support.free_port()
-        server = subprocess.Popen([VALKEY, "--port", str(port), "--save", ""], stdout=subprocess.DEVNULL)
-        self.addCleanup(server.wait)
-        self.addCleanup(server.kill)
-        client = []
-        support.until_no_error(lambda: client.append(support.Connection("127.0.0.1", port)))
-        self.addCleanup(client[0].close)
+        port, client = valkey(self)
         capture = self.capture(port, "--limit", "4")
-        support.until(lambda: b"monitor" in ask(client[0], b"CLIENT", b"LIST"), "it is monitored")
+        support.until(lambda: b"monitor" in ask(client, b"CLIENT", b"LIST"), "it is monitored")
         for words in ((b"GET", b"a"), (b"SET", b"a", b"12345", b"EX", b"9"), (b"MGET", b"a", b"bc")):
-            ask(client[0], *words)
+            ask(client, *words)
         self.assertIn("MONITOR", self.ended(capture))
         self.assertEqual(self.rows(), [("get", 1, 5), ("set", 1, 5), ("get", 1, 5), ("get", 2, 5)])
 

@@ -4,12 +4,11 @@ import json
 import os
 import random
 import shutil
-import subprocess
 
 import support
 from process_support import Case, larder_only, run_program
 from resp_support import ask
-from test_capture import VALKEY
+from test_capture import valkey
 
 VALUES = 1500
 NOISE = bytes(range(33, 127)) + bytes(range(128, 256))
@@ -75,18 +74,10 @@ class Compressible(Case):
         self.check(self.rows("--server", "127.0.0.1:%d" % server.port))
 
     def test_a_server_of_redis(self):
-        if not os.path.exists(VALKEY):
-            self.skipTest("there is no Valkey (see tests/peers.sh)")
-        port = support.free_port()
-        server = subprocess.Popen([VALKEY, "--port", str(port), "--save", ""], stdout=subprocess.DEVNULL)
-        self.addCleanup(server.wait)
-        self.addCleanup(server.kill)
-        client = []
-        support.until_no_error(lambda: client.append(support.Connection("127.0.0.1", port)))
-        self.addCleanup(client[0].close)
+        port, client = valkey(self)
         for key, value in self.values():
-            self.assertEqual(ask(client[0], b"SET", key, value), b"OK")
-        self.assertEqual(ask(client[0], b"HSET", b"user:h", b"f", b"v"), 1)
+            self.assertEqual(ask(client, b"SET", key, value), b"OK")
+        self.assertEqual(ask(client, b"HSET", b"user:h", b"f", b"v"), 1)
         self.check(self.rows("--server", "127.0.0.1:%d" % port))
 
     def test_a_file(self):

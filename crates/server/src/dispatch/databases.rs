@@ -15,7 +15,8 @@
 use super::own_keys::OwnKeys;
 use crate::settings::Settings;
 use larder_cache::{Cache, DATABASE_MARK};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 /// Numbers that a database can have.
@@ -27,13 +28,15 @@ pub(super) struct Databases {
     /// There may be items in others than 0.
     are_several: AtomicBool,
     order: RwLock<Order>,
+    /// A database is not in its own place.
+    are_exchanged: AtomicBool,
     /// How often databases were exchanged.
     exchanges: AtomicU64,
 }
 
 /// The number before the keys of each database.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Order([u8; NUMBERS]);
+pub(super) struct Order([u8; NUMBERS]);
 
 impl Default for Order {
     fn default() -> Order {
@@ -57,6 +60,26 @@ impl Order {
             self.0.iter().enumerate().rev().take_while(|(place, number)| *place == usize::from(**number));
         &self.0[..NUMBERS - in_place.count()]
     }
+
+    /// Two databases are exchanged.
+    pub(super) fn exchange(&mut self, one: u8, other: u8) {
+        self.0.swap(one.into(), other.into());
+    }
+
+    /// See [`Databases::keys_of`].
+    pub(super) fn keys_of(&self, namespace: Option<&Arc<OwnKeys>>, database: u8) -> Option<Arc<OwnKeys>> {
+        let number = if namespace.is_some() { database } else { self.0[usize::from(database)] };
+        match number {
+            0 => namespace.cloned(),
+            _ => Some(Arc::new(OwnKeys::in_database(namespace.map(|keys| &**keys), number))),
+        }
+    }
+
+    /// The database that has a key of an item.
+    pub(super) fn database_of(&self, key: &[u8]) -> u8 {
+        let number = key.strip_prefix(&DATABASE_MARK).and_then(|rest| rest.first()).copied().unwrap_or(0);
+        self.0.iter().position(|other| *other == number).unwrap_or(0) as u8
+    }
 }
 
 impl Databases {
@@ -67,6 +90,7 @@ impl Databases {
             count: settings.databases as usize,
             are_several: AtomicBool::new(may_be_left),
             order: RwLock::default(),
+            are_exchanged: AtomicBool::new(false),
             exchanges: AtomicU64::new(0),
         }
     }
@@ -90,42 +114,30 @@ impl Databases {
 
     /// Which keys of `namespace` belong to a database; `None` = all that are of no other one.
     pub(super) fn keys_of(&self, namespace: Option<&Arc<OwnKeys>>, database: u8) -> Option<Arc<OwnKeys>> {
-        self.keys_after(namespace, database, &[])
-    }
-
-    /// As [`Databases::keys_of`], once these databases are exchanged, one pair after the other.
-    pub(super) fn keys_after(
-        &self,
-        namespace: Option<&Arc<OwnKeys>>,
-        database: u8,
-        exchanges: &[(u8, u8)],
-    ) -> Option<Arc<OwnKeys>> {
-        let mut order = self.order().clone();
-        exchanges.iter().for_each(|(one, other)| order.0.swap((*one).into(), (*other).into()));
-        let number = if namespace.is_some() { database } else { order.0[usize::from(database)] };
-        match number {
-            0 => namespace.cloned(),
-            _ => Some(Arc::new(OwnKeys::in_database(namespace.map(|keys| &**keys), number))),
+        // Most connections are in database 0, and need no lock to know that.
+        match database == 0 && !self.are_exchanged.load(Relaxed) {
+            true => namespace.cloned(),
+            false => self.order().keys_of(namespace, database),
         }
     }
 
-    /// The database that has a key of an item.
-    pub(super) fn database_of(&self, key: &[u8]) -> u8 {
-        let number = key.strip_prefix(&DATABASE_MARK).and_then(|rest| rest.first()).copied().unwrap_or(0);
-        self.order().0.iter().position(|other| *other == number).unwrap_or(0) as u8
+    /// Which number stands before the keys of which database now.
+    pub(super) fn order(&self) -> RwLockReadGuard<'_, Order> {
+        self.order.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How often databases were exchanged since the server was started.
+    /// How often databases were exchanged since the server was started. Whoever asks for the order afterwards has one
+    /// that is not older: a connection is opened outside the gate.
     #[inline]
     pub(super) fn exchanges(&self) -> u64 {
-        self.exchanges.load(Relaxed)
+        self.exchanges.load(Acquire)
     }
 
     /// Finds the databases as an earlier process has left them.
     pub(super) fn open(&self, cache: &Cache) {
         let note = cache.note();
         match Order::noted(&note) {
-            Some(order) => *self.order.write().unwrap_or_else(PoisonError::into_inner) = order,
+            Some(order) => self.set_order(order),
             None => tracing::warn!("what was noted of exchanged databases (SWAPDB) cannot be read: {note:?}"),
         }
     }
@@ -133,15 +145,17 @@ impl Databases {
     /// Exchanges two databases. The worker is alone. It waits for the device, if there is one.
     pub(super) fn exchange(&self, cache: &Cache, one: u8, other: u8) {
         self.choose(one | other);
-        let mut order = self.order.write().unwrap_or_else(PoisonError::into_inner);
-        order.0.swap(one.into(), other.into());
+        let mut order = self.order().clone();
+        order.exchange(one, other);
         cache.set_note(order.note());
-        self.exchanges.fetch_add(1, Relaxed);
+        self.set_order(order);
+        self.exchanges.fetch_add(1, Release);
         cache.note_exchange();
     }
 
-    fn order(&self) -> RwLockReadGuard<'_, Order> {
-        self.order.read().unwrap_or_else(PoisonError::into_inner)
+    fn set_order(&self, order: Order) {
+        self.are_exchanged.store(!order.note().is_empty(), Relaxed);
+        *self.order.write().unwrap_or_else(PoisonError::into_inner) = order;
     }
 }
 
@@ -163,7 +177,8 @@ mod tests {
         let tenant = Arc::new(OwnKeys::new("a", b':'));
         assert_eq!(prefix(Some(&tenant), 0), Some(b"a:".to_vec()));
         assert_eq!(prefix(Some(&tenant), 1), Some(marked(b"a:", 1)));
-        assert_eq!((databases.database_of(b"k"), databases.database_of(&marked(b"", 2))), (0, 2));
+        let order = databases.order().clone();
+        assert_eq!((order.database_of(b"k"), order.database_of(&marked(b"", 2))), (0, 2));
         databases.choose(0);
         assert!(!databases.are_several());
         databases.choose(1);
@@ -173,23 +188,27 @@ mod tests {
     #[test]
     fn exchanged_databases_have_each_others_keys_and_those_of_a_namespace_stay() {
         let databases = Databases::new(&Settings::default());
-        databases.order.write().expect("no panic").0.swap(0, 3);
+        let mut order = Order::default();
+        order.exchange(0, 3);
+        databases.set_order(order.clone());
         let prefix = |database| databases.keys_of(None, database).map(|keys| keys.prefix().to_vec());
         assert_eq!([prefix(0), prefix(3), prefix(1)], [Some(marked(b"", 3)), None, Some(marked(b"", 1))]);
-        assert_eq!([databases.database_of(b"k"), databases.database_of(&marked(b"", 3))], [3, 0]);
+        assert_eq!([order.database_of(b"k"), order.database_of(&marked(b"", 3))], [3, 0]);
         let tenant = Arc::new(OwnKeys::new("a", b':'));
         assert_eq!(databases.keys_of(Some(&tenant), 0), Some(tenant));
+        databases.set_order(Order::default());
+        assert_eq!(prefix(0), None);
     }
 
     #[test]
     fn an_order_is_noted_and_what_is_none_is_not_read() {
         let mut order = Order::default();
         assert_eq!((order.note(), Order::noted(b"")), (&[][..], Some(Order::default())));
-        order.0.swap(1, 4);
+        order.exchange(1, 4);
         assert_eq!(order.note(), [0, 4, 2, 3, 1]);
         assert_eq!(Order::noted(order.note()), Some(order));
         let mut last = Order::default();
-        last.0.swap(0, 255);
+        last.exchange(0, 255);
         assert_eq!(Order::noted(last.note()), Some(last));
         for wrong in [&[1][..], &[0, 0], &[0; 257]] {
             assert_eq!(Order::noted(wrong), None);

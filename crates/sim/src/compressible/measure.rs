@@ -9,8 +9,6 @@ use std::time::{Duration, Instant};
 /// What an item takes in Larder beside its key and its value, in bytes: the header of its record, and its part of the
 /// index.
 const OVERHEAD_BYTES: f64 = HEADER_BYTES as f64 + 10.0;
-/// Rows of the table that a page shows.
-const ROWS_MAX: usize = KINDS_MAX + 1;
 
 /// What became of the values of one kind.
 #[derive(Clone, Debug, PartialEq)]
@@ -200,7 +198,7 @@ pub fn report(measured: &Measured, name: &str) -> Report {
         "decompress us",
     ];
     let mut table = Table::new("Values by kind, those that save most first", &columns);
-    for kind in measured.kinds.iter().take(ROWS_MAX) {
+    for kind in &measured.kinds {
         let us = |time: Duration| Cell::Rounded(time.as_secs_f64() * 1e6, 2);
         let name = if kind.name.is_empty() { "(no kind)" } else { &kind.name };
         table.row(vec![

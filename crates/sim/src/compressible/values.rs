@@ -108,12 +108,15 @@ impl Asked {
         goes_on: &dyn Fn() -> bool,
     ) -> std::io::Result<()> {
         self.listing.get_mut().write_all(b"lru_crawler metadump hash\r\n")?;
-        let mut first = line(&mut self.listing)?;
-        if !first.starts_with(b"key=") && first != b"END" {
+        let mut said = line(&mut self.listing)?;
+        if said != b"OK" && !said.starts_with(b"key=") && said != b"END" {
             self.listing.get_mut().write_all(b"lru_crawler metadump all\r\n")?;
-            first = line(&mut self.listing)?;
+            said = line(&mut self.listing)?;
         }
-        let (mut keys, mut said) = (Vec::new(), first);
+        if said == b"OK" {
+            said = line(&mut self.listing)?;
+        }
+        let mut keys = Vec::new();
         loop {
             let is_over = said == b"END" || values.count >= count || !goes_on();
             if let Some(rest) = said.strip_prefix(b"key=") {

@@ -445,6 +445,13 @@ impl View<'_> {
                     .to_owned(),
             );
         }
+        for cell in &outcome.cells {
+            let flash = cell.run.as_ref().ok().and_then(|run| run.counts.flash);
+            if flash.is_some_and(|flash| flash.has_failed) {
+                let size = self.size_name(cell.capacity);
+                remarks.push(format!("{} at {size}: its flash failed, so it missed more.", cell.policy));
+            }
+        }
         if let Some(error) = &outcome.error {
             remarks.push(format!("Stopped after {} requests: {error}", outcome.requests));
         }

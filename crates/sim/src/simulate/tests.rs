@@ -432,6 +432,7 @@ fn what_memory_has_no_room_for_is_found_on_flash() {
     assert_eq!((larder.gets, larder.gets - larder.hits), (150_000, distinct as u64), "each key misses once");
     let flash = larder.flash.unwrap();
     assert!(flash.hits > 0 && flash.hits < larder.hits && flash.written_bytes > 0, "{flash:?}");
+    assert!(!flash.has_failed);
     assert_eq!(larder.flash_hit_ratio(), Some(flash.hits as f64 / 150_000.0));
     assert_eq!((lru.flash, lru.hits < larder.hits), (None, true), "others have no flash");
     let in_memory = Counts { flash: None, ..larder }.service_us(&rules).unwrap();

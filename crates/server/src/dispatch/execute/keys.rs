@@ -123,9 +123,10 @@ impl Executor {
         // `mean_ttl_ms` has the sum at first.
         let mut counts: Vec<ItemCount> = Vec::new();
         let mut seen = 0u64;
+        let order = self.databases().order().clone();
         self.worker.walk(0, buckets, &mut |_, hit| {
             seen += 1;
-            let database = usize::from(self.databases().database_of(hit.item.key()));
+            let database = usize::from(order.database_of(hit.item.key()));
             let at = counts.iter().position(|count| count.database == database).unwrap_or_else(|| {
                 counts.push(ItemCount { database, ..ItemCount::default() });
                 counts.len() - 1

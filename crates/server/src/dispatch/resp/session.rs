@@ -5,6 +5,7 @@ use super::hearing::Hearing;
 use super::own_request::item_keys;
 use super::unfinished::{ManyKeys, Unfinished};
 use crate::dispatch::connection::SessionState;
+use crate::dispatch::databases::Order;
 use crate::dispatch::own_keys::OwnKeys;
 use crate::io::{Buffers, Charge};
 use larder_cache::Watch;
@@ -80,9 +81,9 @@ pub(in crate::dispatch) struct Transaction {
     pub(in crate::dispatch) is_broken: bool,
     /// The keys of the client after a `SELECT` or `SWAPDB` that was queued.
     pub(in crate::dispatch) own_keys: Option<Option<Arc<OwnKeys>>>,
-    /// The database that was chosen by then, and those that were exchanged.
+    /// The database that was chosen by then, and the order of databases after those that were exchanged.
     pub(in crate::dispatch) database: Option<u8>,
-    pub(in crate::dispatch) exchanges: Vec<(u8, u8)>,
+    pub(in crate::dispatch) order: Option<Box<Order>>,
     /// What the queue takes, in the account of connection buffers.
     charge: Charge,
 }

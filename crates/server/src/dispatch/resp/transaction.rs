@@ -63,9 +63,10 @@ impl Resp {
         let (namespace, before) = (connection.namespace().cloned(), connection.database());
         let transaction = connection.session.as_mut()?.transaction.as_mut()?;
         transaction.database = chosen.or(transaction.database);
-        transaction.exchanges.extend(exchanged);
-        let database = transaction.database.unwrap_or(before);
-        Some(self.server.databases().keys_after(namespace.as_ref(), database, &transaction.exchanges))
+        let order =
+            transaction.order.get_or_insert_with(|| Box::new(self.server.databases().order().clone()));
+        exchanged.inspect(|(one, other)| order.exchange(*one, *other));
+        Some(order.keys_of(namespace.as_ref(), transaction.database.unwrap_or(before)))
     }
 
     /// `MULTI`.

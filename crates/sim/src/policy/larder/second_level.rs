@@ -14,7 +14,7 @@ use rustix::fs::{FallocateFlags, fallocate};
 
 /// The smallest flash, in bytes.
 pub const FLASH_BYTES_MIN: u64 = 16 << 20;
-/// How long a read of the file may take before it counts as failed.
+/// The pause between two looks at whether a read has ended.
 const READ_PAUSE: Duration = Duration::from_micros(20);
 /// Rounds of writing after which a memory that finds no room is left to itself.
 const ROUNDS_MAX: u32 = 64;
@@ -31,6 +31,8 @@ pub struct FlashCounts {
     pub admitted_bytes: u64,
     /// Bytes that were written to the device.
     pub written_bytes: u64,
+    /// The file failed, and everything on it is missed since.
+    pub has_failed: bool,
 }
 
 impl std::ops::Sub for FlashCounts {
@@ -41,6 +43,7 @@ impl std::ops::Sub for FlashCounts {
             hits: self.hits - before.hits,
             admitted_bytes: self.admitted_bytes - before.admitted_bytes,
             written_bytes: self.written_bytes - before.written_bytes,
+            has_failed: self.has_failed,
         }
     }
 }
@@ -130,6 +133,7 @@ impl SecondLevel {
             hits: self.hits,
             admitted_bytes: stats.admitted_bytes,
             written_bytes: stats.device.append_bytes,
+            has_failed: !stats.is_on,
         }
     }
 }
