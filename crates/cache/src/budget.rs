@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! limit = columns + index + connection buffers (their cap) + sessions (their cap) + bookkeeping + temperature
-//!         + curves of namespaces
+//!         + curves of namespaces + dictionaries
 //! ```
 //!
 //! Columns get what the others leave. As the index grows, the share of the columns shrinks by whole slabs, and the
@@ -116,6 +116,8 @@ pub(crate) struct Limits {
     temperature_bytes: AtomicU64,
     /// Bytes that are set aside for the curves of namespaces.
     curves_bytes: AtomicU64,
+    /// Bytes of the dictionaries that values are compressed with.
+    dictionaries_bytes: AtomicU64,
     /// Whether connection buffers lend anything.
     lends_buffers: bool,
     /// Bytes of the share of connection buffers that columns have.
@@ -136,6 +138,7 @@ impl Limits {
             bytes_max,
             temperature_bytes: AtomicU64::new(0),
             curves_bytes: AtomicU64::new(0),
+            dictionaries_bytes: AtomicU64::new(0),
             lends_buffers,
             lent_bytes: AtomicU64::new(if lends_buffers { budget.lent_bytes_max() } else { 0 }),
             buffers_meter: OnceLock::new(),
@@ -203,9 +206,14 @@ impl Limits {
         self.curves_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// What temperature and the curves of namespaces take of what the columns would have.
+    /// Sets aside `bytes` for dictionaries.
+    pub(crate) fn set_dictionaries_bytes(&self, bytes: u64) {
+        self.dictionaries_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// What temperature, the curves of namespaces and dictionaries take of what the columns would have.
     pub(crate) fn others_bytes(&self) -> u64 {
-        self.temperature_bytes() + self.curves_bytes()
+        self.temperature_bytes() + self.curves_bytes() + self.dictionaries_bytes.load(Ordering::Relaxed)
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::cache_options::{CacheError, CacheOptions, MemoryUse};
 use crate::clock::Clock;
 use crate::column_bytes::ColumnBytes;
+use crate::compression::Compress;
 use crate::counters::Totals;
 use crate::demoter::{Demoter, Levels};
 use crate::flash_level::FlashLevel;
@@ -380,7 +381,9 @@ impl Cache {
             index_bytes: self.store.index.bytes(),
             buffers_cap_bytes: budget.buffers_bytes,
             sessions_cap_bytes: budget.sessions_bytes,
-            bookkeeping_bytes: budget.bookkeeping_bytes + self.store.limits.curves_bytes(),
+            bookkeeping_bytes: budget.bookkeeping_bytes
+                + self.store.limits.curves_bytes()
+                + self.store.dictionaries.bytes(),
             temperature_bytes: self.store.limits.temperature_bytes(),
         }
     }
@@ -441,6 +444,23 @@ impl Cache {
     pub fn set_worth(&self, worth: WorthOptions) {
         self.store.worth.set(worth);
         self.measure_penalties(measures(worth));
+    }
+
+    /// Which values the keeper compresses.
+    pub fn compress(&self) -> Compress {
+        (**self.store.compress.get()).clone()
+    }
+
+    /// Compresses other values from the next pass on. Those that are compressed stay so until they are moved or
+    /// replaced.
+    pub fn set_compress(&self, wanted: Compress) {
+        self.store.compress.set(wanted);
+    }
+
+    /// Whether values of different prefixes may train one dictionary. Where prefixes are those of tenants, the length of
+    /// what one of them stores would tell what others do. At first they may.
+    pub fn share_dictionaries(&self, may_share: bool) {
+        self.store.compress.set_may_share(may_share);
     }
 
     /// Names the namespaces, whose keys have the name before the first `delimiter`. What was counted of those that

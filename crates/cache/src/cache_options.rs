@@ -1,5 +1,6 @@
 //! What a cache is made of, and what it holds.
 
+use crate::compression::Compress;
 use crate::placement::Placement;
 use crate::temperature::{Device, TemperatureKind};
 use larder_allocation::WorthOptions;
@@ -46,7 +47,10 @@ pub struct CacheOptions {
     pub temperature: TemperatureKind,
     /// What the worth of an item is made of.
     pub worth: WorthOptions,
-    /// The byte that ends the prefix of a key (`-D`). What misses cost is estimated for each prefix.
+    /// Which values the keeper compresses while memory is full.
+    pub compress: Compress,
+    /// The byte that ends the prefix of a key (`-D`). What misses cost is estimated for each prefix, and values are
+    /// compressed by prefix.
     pub prefix_delimiter: u8,
     /// Which processor does the work of the temperature policy. Default: the CPU.
     pub device: Device,
@@ -73,6 +77,7 @@ impl Default for CacheOptions {
             seed: None,
             temperature: TemperatureKind::default(),
             worth: WorthOptions::default(),
+            compress: Compress::default(),
             prefix_delimiter: b':',
             device: Device::default(),
             nodes: NumaNodes::default(),

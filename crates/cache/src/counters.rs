@@ -124,6 +124,18 @@ counters! {
     /// Sum over all evicted items of the time since their last use; divided by evictions, the mean idle time at
     /// eviction.
     evicted_idle_s,
+    /// Items that the keeper stored compressed.
+    compressed,
+    /// Items that the keeper tried to compress and that did not shrink by a quarter.
+    compress_refused,
+    /// Items that would have been compressed, had writers not been short of room.
+    compress_skipped,
+    /// Compressed items that were hot and that the keeper stored plain again.
+    expanded,
+    /// Nanoseconds that the keeper has spent on compressing.
+    compress_ns,
+    /// Values that were expanded for a client.
+    expansions,
     /// Items whose memory was taken back because they had expired or were flushed.
     reclaimed,
     /// Items whose memory was taken back because they had expired, and that were never read.

@@ -526,13 +526,14 @@ impl Demoter {
     fn put_first(&self, store: &ItemStore, guard: &Guard<'_>, hash: KeyHash, item: &Item<'_>) -> Put {
         let value = match item.value() {
             Value::Whole(value) => Cow::Borrowed(value),
+            Value::Compressed(_) => Cow::Borrowed(&[][..]),
             Value::Chunked { first, total } => {
                 let mut chunks = ChunkReader::new(guard, first);
                 Cow::Owned(chunks.take((total as usize).min(self.flash.part_bytes_max())))
             }
         };
         let expiry = item.expiry();
-        let extension = Extension { early_ms: expiry.early_ms(), kind: item.kind() };
+        let extension = Extension { early_ms: expiry.early_ms(), kind: item.kind(), is_compressed: false };
         self.flash.put(
             hash,
             &FlashItem {
@@ -554,6 +555,7 @@ impl Demoter {
         let (key, cas) = (item.key(), item.cas());
         let parts = 1..total.div_ceil(part_bytes).max(1);
         match item.value() {
+            Value::Compressed(_) => {}
             Value::Whole(value) => {
                 for part in parts {
                     let bytes = &value[part * part_bytes..total.min((part + 1) * part_bytes)];

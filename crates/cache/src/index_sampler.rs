@@ -4,7 +4,7 @@ use crate::item_store::ItemStore;
 use crate::random::Random;
 use crate::temperature::{Resident, Residents};
 use larder_item::Location;
-use larder_memory::Guard;
+use larder_memory::{Guard, Item};
 
 /// Records that are prefetched together before the first of them is read.
 const PREFETCHED_TOGETHER: usize = 64;
@@ -21,6 +21,28 @@ impl<'a> IndexSampler<'a> {
     pub(crate) fn new(store: &'a ItemStore, guard: Guard<'a>, random: &'a mut Random) -> IndexSampler<'a> {
         IndexSampler { store, guard, random }
     }
+}
+
+/// Calls `f` with the items of `most` random buckets, or of all buckets if there are no more. Returns how many items of
+/// the cache each of them stands for.
+pub(crate) fn sample_items(
+    store: &ItemStore,
+    guard: &Guard<'_>,
+    random: &mut Random,
+    most: u64,
+    mut f: impl FnMut(Location, &Item<'_>),
+) -> f64 {
+    let buckets = store.index.buckets();
+    let mut locations: Vec<Location> = Vec::new();
+    for nth in 0..buckets.min(most) {
+        let bucket = if buckets <= most { nth } else { random.below(buckets) };
+        store.index.entries_at(bucket, &mut |entry| {
+            guard.prefetch(entry.location);
+            locations.push(entry.location);
+        });
+    }
+    locations.iter().for_each(|at| f(*at, &guard.item(*at)));
+    store.index.len() as f64 / (locations.len().max(1)) as f64
 }
 
 impl Residents for IndexSampler<'_> {

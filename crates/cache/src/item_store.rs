@@ -20,6 +20,7 @@ pub(crate) use supply::RESERVED_COLUMNS;
 use crate::budget::{Budget, Limits};
 use crate::clock::Clock;
 use crate::column_group::is_correlated;
+use crate::compression::{CompressSetting, Dictionaries};
 use crate::counters::{CounterBlocks, Counters};
 use crate::namespaces::Namespaces;
 use crate::padded::CachePadded;
@@ -62,6 +63,10 @@ pub(crate) struct ItemStore {
     pub(crate) leaving: Leaving,
     /// What was flushed.
     pub(crate) floors: Floors,
+    /// Which values are compressed.
+    pub(crate) compress: CompressSetting,
+    /// What they are compressed with.
+    pub(crate) dictionaries: Dictionaries,
     supply: Supply,
     /// The last CAS number given out.
     cas: CachePadded<AtomicU64>,
@@ -346,7 +351,7 @@ pub(crate) fn first_chunk(item: &Item<'_>) -> Option<Location> {
     match item.value_layout() {
         ValueLayout::Chunked => match item.value() {
             Value::Chunked { first, .. } => Some(first),
-            Value::Whole(_) => None,
+            Value::Whole(_) | Value::Compressed(_) => None,
         },
         _ => None,
     }

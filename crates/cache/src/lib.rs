@@ -52,6 +52,7 @@ mod clock;
 mod column_bytes;
 mod column_group;
 mod commands;
+mod compression;
 mod counters;
 mod demoter;
 
@@ -90,6 +91,7 @@ pub use cache_options::{CacheError, CacheOptions, MemoryUse};
 pub use clock::Clock;
 pub use column_bytes::ColumnBytes;
 pub use commands::{Arith, ArithOutcome, Delete, DeleteOutcome, Mode, Store, StoreOutcome, Touched};
+pub use compression::{Compress, CompressionStats, DictionaryStats, check_compress};
 pub use counters::{Counter, Counters, Totals};
 pub use flash_level::{Exclusive, FlashLevel, STORE_WAIT_MAX_MS};
 pub use hot_keys::{HotKey, HotKeys, HotKeysReport};
@@ -122,6 +124,6 @@ pub use temperature::{
 };
 pub use watches::Change;
 pub use worker::{
-    Absence, Copied, CopyTo, Edit, Edited, Fetch, GetBatch, Hit, LargeRead, Listed, Lookup, Made, Promotion,
-    Seen, Tour, Toured, Upload, Walk, Watch, Worker,
+    Absence, Copied, CopyTo, Edit, Edited, Expanded, Fetch, GetBatch, Hit, LargeRead, Listed, Lookup, Made,
+    Promotion, Seen, Tour, Toured, Upload, Walk, Watch, Worker,
 };

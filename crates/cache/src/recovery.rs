@@ -31,7 +31,8 @@ pub struct Recovered {
     pub bytes: u64,
     /// Items that had expired.
     pub expired: u64,
-    /// Large values of which a part was missing, and items that found no room in the index.
+    /// Large values of which a part was missing, compressed ones whose dictionary is damaged, and items that found no
+    /// room in the index.
     pub lost: u64,
     /// Columns with bytes that no server has written. Nothing of them is served.
     pub damaged_columns: u64,
@@ -147,6 +148,12 @@ impl<'a> Walker<'a> {
             }
             if store.clock.has_passed(item.expiry()) {
                 found.expired += 1;
+                return reject(&item);
+            }
+            if let Value::Compressed(value) = item.value()
+                && store.dictionaries.get(value.dictionary).is_none()
+            {
+                found.lost += 1;
                 return reject(&item);
             }
             let hash = store.hasher.hash(item.key());

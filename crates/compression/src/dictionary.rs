@@ -1,6 +1,5 @@
 //! What values of one kind have in common.
 
-use crate::samples::Samples;
 use zstd::dict::{DecoderDictionary, EncoderDictionary};
 
 /// The longest dictionary, in bytes.
@@ -23,14 +22,14 @@ pub struct Dictionary {
 }
 
 impl Dictionary {
-    /// Learns what the samples have in common; `None` = they are too few, or have nothing in common. Takes about a
-    /// second for 8 MiB.
-    pub fn train(samples: &Samples) -> Option<Dictionary> {
-        let bytes_max = (samples.bytes().len() / SAMPLES_SHARE).min(DICTIONARY_BYTES_MAX);
+    /// Learns what values, which stand one behind the other and have these lengths, have in common; `None` = they are
+    /// too few, or have nothing in common. Takes about a second for 8 MiB.
+    pub fn train(values: &[u8], lengths: &[usize]) -> Option<Dictionary> {
+        let bytes_max = (values.len() / SAMPLES_SHARE).min(DICTIONARY_BYTES_MAX);
         if bytes_max < DICTIONARY_BYTES_MIN {
             return None;
         }
-        let bytes = zstd::dict::from_continuous(samples.bytes(), samples.lengths(), bytes_max).ok()?;
+        let bytes = zstd::dict::from_continuous(values, lengths, bytes_max).ok()?;
         Dictionary::read(&bytes)
     }
 

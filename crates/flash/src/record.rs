@@ -292,7 +292,7 @@ mod tests {
             cut in any::<prop::sample::Index>(),
         ) {
             let part = part.map(|(value_bytes, number)| PartOfValue { value_bytes, number });
-            let state = FlashState::of(State(state), Extension { early_ms, kind });
+            let state = FlashState::of(State(state), Extension { early_ms, kind, is_compressed: false });
             let record = Record {
                 key: &key, value: &value, flags, expires_unix_s, cas, state, tombstone: false, supersedes_extent, part,
             };

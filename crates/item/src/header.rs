@@ -18,7 +18,8 @@
 //! column was opened, so 19 bits are enough. [`CasForm`] says what an item has whose number is farther away.
 //!
 //! The optional fields follow in this order, each only if its bit is set: expiry (1 word, atomic), extension (1 word,
-//! atomic; only behind an expiry), client flags (1 word), more of the CAS number (1 or 2 words). Then come the fields
+//! atomic; only behind an expiry), client flags (1 word), more of the CAS number (1 or 2 words). A record whose bit X is
+//! set and whose bit E is not has no extension: its value is compressed. Then come the fields
 //! of the value's layout: for *apart* and *chunk* the offset of the value in the column (1 word), for *chunked* the
 //! total length (1 word) and the location of the first chunk (2 words), for *inline* none. Then the last 16 bits of the
 //! header, so that the words before are aligned. The key is next, then the value if it is inline.
@@ -26,10 +27,10 @@
 //! The expiry is a whole second: the first at which the item has expired. The extension has what few items need:
 //!
 //! ```text
-//! extension, atomic  31                         11 10 9         0
-//!                   +-----------------------------+--+-----------+   R = the value was changed in parts
-//!                   | low 21 bits of the expiry   |R | early, ms |   early = ms before the second it expires
-//!                   +-----------------------------+--+-----------+
+//! extension, atomic  31                     14 13 12   10 9         0
+//!                   +-------------------------+--+-------+-----------+   Z = the value is compressed
+//!                   |low 18 bits of the expiry|Z | kind  | early, ms |   early = ms before the second it expires
+//!                   +-------------------------+--+-------+-----------+
 //! ```
 //!
 //! A reader that finds other bits of the expiry than those of the expiry word looks again: the two are changed one
@@ -264,30 +265,37 @@ pub struct Extension {
     pub early_ms: u16,
     /// What the value is to clients of Redis.
     pub kind: Kind,
+    /// What is stored is the value compressed.
+    pub is_compressed: bool,
 }
 
 impl Extension {
     /// Bits of the milliseconds.
     const MS_BITS: u32 = 10;
+    /// Where the bit of a compressed value is in the word.
+    const COMPRESSED_SHIFT: u32 = 13;
     /// Where the bits of the expiry begin in the word.
-    const EXPIRY_SHIFT: u32 = 13;
+    const EXPIRY_SHIFT: u32 = 14;
 
-    /// Whether the item needs the word.
+    /// Whether the item needs the word, if its value is stored plain.
     #[inline]
     pub fn is_needed(self) -> bool {
         self.early_ms != 0 || self.kind != Kind::Text
     }
 
-    /// The low 13 bits of the word.
+    /// The low 14 bits of the word.
     fn bits(self) -> u32 {
         debug_assert!(self.early_ms < 1000, "milliseconds are a part of a second");
-        (self.kind as u32) << Self::MS_BITS | u32::from(self.early_ms)
+        u32::from(self.is_compressed) << Self::COMPRESSED_SHIFT
+            | (self.kind as u32) << Self::MS_BITS
+            | u32::from(self.early_ms)
     }
 
     fn from_bits(bits: u32) -> Extension {
         Extension {
             early_ms: (bits & ((1 << Self::MS_BITS) - 1)) as u16,
             kind: Kind::from_bits(bits >> Self::MS_BITS & 0b111),
+            is_compressed: bits >> Self::COMPRESSED_SHIFT & 1 != 0,
         }
     }
 
@@ -314,10 +322,10 @@ impl Extension {
 /// What flash keeps of an item's state and extension. Most items need no byte, few more than one.
 ///
 /// ```text
-///  23   21 20  18 17        8   7   6       0
-/// +-------+------+-----------+---+-----------+     X = the two upper bytes are there
-/// |   0   | kind | early, ms | X |  state    |     kind and early: see the extension of a record
-/// +-------+------+-----------+---+-----------+
+///  23 22 21  20  18 17        8   7   6       0
+/// +-----+---+------+-----------+---+-----------+     X = the two upper bytes are there
+/// |  0  | Z | kind | early, ms | X |  state    |     Z, kind and early: see the extension of a record
+/// +-----+---+------+-----------+---+-----------+
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FlashState(u32);
@@ -330,7 +338,8 @@ impl FlashState {
 
     /// What flash keeps of an item.
     pub fn of(state: State, extension: Extension) -> FlashState {
-        let upper = if extension.is_needed() { Self::EXTENDED | extension.bits() << 8 } else { 0 };
+        let is_extended = extension.is_needed() || extension.is_compressed;
+        let upper = if is_extended { Self::EXTENDED | extension.bits() << 8 } else { 0 };
         FlashState(u32::from(state.flash_byte()) | upper)
     }
 
@@ -385,7 +394,7 @@ pub struct Header {
     pub has_flags: bool,
     /// The CAS number.
     pub cas: CasForm,
-    /// A word with the extension follows. Only with an expiry word.
+    /// A word with the extension follows, if an expiry word does. Without one, the value is compressed.
     pub has_extension: bool,
 }
 
@@ -397,7 +406,7 @@ pub fn word_count(header: &Header) -> usize {
         ValueLayout::Apart | ValueLayout::Chunk => 1,
         ValueLayout::Chunked => 3,
     };
-    let extension = header.has_extension as usize;
+    let extension = (header.has_extension && header.has_expiry) as usize;
     header.has_expiry as usize + extension + header.has_flags as usize + header.cas.words() + layout
 }
 
@@ -528,8 +537,9 @@ mod tests {
             word: u32,
             early_ms in 0u16..1000,
             kind in kinds(),
+            is_compressed: bool,
         ) {
-            let (state, extension) = (State(word), Extension { early_ms, kind });
+            let (state, extension) = (State(word), Extension { early_ms, kind, is_compressed });
             let kept = FlashState::of(state, extension);
             prop_assert_eq!(kept.extension(), extension);
             let back = kept.state();
@@ -547,13 +557,14 @@ mod tests {
             other_s in 2u32..,
             early_ms in 0u16..1000,
             kind in kinds(),
+            is_compressed: bool,
         ) {
-            let extension = Extension { early_ms, kind };
+            let extension = Extension { early_ms, kind, is_compressed };
             let word = extension.pack(expiry_s);
             prop_assert_eq!(Extension::unpack(word, expiry_s), Some(extension));
-            let is_alike = (expiry_s ^ other_s) << 13 == 0;
+            let is_alike = (expiry_s ^ other_s) << 14 == 0;
             prop_assert_eq!(Extension::unpack(word, other_s).is_some(), is_alike);
-            prop_assert_eq!(Extension::unpack_lasting(word), Extension { early_ms: 0, kind });
+            prop_assert_eq!(Extension::unpack_lasting(word), Extension { early_ms: 0, kind, is_compressed });
         }
     }
 

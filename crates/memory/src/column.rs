@@ -65,6 +65,8 @@ pub struct Column {
     unit_log2: AtomicU8,
     /// The latest expiry in the last bucket of `expiring`, on the server's clock.
     latest_s: shim::AtomicU32,
+    /// A bit for each dictionary that records placed since birth were compressed with.
+    dictionaries: AtomicU64,
     expiring: Expiring,
 }
 
@@ -109,6 +111,17 @@ impl Column {
     /// because an expiry is known by its bucket only ([`Lifetimes`]), and is never too high.
     pub fn expired_bytes(&self, now_s: u32) -> u32 {
         self.expiring.expired_bytes(self.scale(), &self.latest_s, now_s).min(self.live_bytes())
+    }
+
+    /// A bit for each dictionary that records placed since birth need, and perhaps others.
+    pub fn dictionaries(&self) -> u64 {
+        self.dictionaries.load(Ordering::Relaxed)
+    }
+
+    /// A record is about to be placed that was compressed with dictionary `number`. Only the owner of the open column
+    /// says so.
+    pub(crate) fn needs_dictionary(&self, number: u8) {
+        self.dictionaries.store(self.dictionaries() | 1 << number, Ordering::Relaxed);
     }
 
     /// Which lifetimes [`Column::expired_bytes`] distinguishes.
@@ -214,6 +227,7 @@ impl Column {
         self.opened_s.store(now_s, Ordering::Relaxed);
         self.sealed_s.store(now_s, Ordering::Relaxed);
         self.group.store(0, Ordering::Relaxed);
+        self.dictionaries.store(0, Ordering::Relaxed);
         self.unit_log2.store(unit_log2, Ordering::Relaxed);
         self.set_lifetimes(Lifetimes::ANY);
         self.latest_s.store(0, Ordering::Relaxed);

@@ -1,11 +1,14 @@
 //! The file of a kept memory, which outlives the process: the head, the bookkeeping of the columns, and the columns.
 //!
 //! ```text
-//!  0          2 MiB                        a multiple of 2 MiB
-//! +----------+----------------------------+--------+--------+--------+--- ...
-//! | head     | bookkeeping of all columns | slab 0 | slab 1 | slab 2 |
-//! +----------+----------------------------+--------+--------+--------+--- ...
+//!  0      8 KiB          2 MiB                        a multiple of 2 MiB
+//! +------+--------------+----------------------------+--------+--------+--------+--- ...
+//! | head | dictionaries | bookkeeping of all columns | slab 0 | slab 1 | slab 2 |
+//! +------+--------------+----------------------------+--------+--------+--------+--- ...
 //! ```
+//!
+//! Each dictionary that records are compressed with has a place: a word with its checksum, which is written last, its
+//! length, a word of its owner, and its bytes.
 //!
 //! The file is on a file system that is memory: a tmpfs, or a hugetlbfs. When the process is killed the kernel keeps
 //! what it wrote, in the order of its instructions: nothing that was written before is lost, and nothing later is
@@ -16,8 +19,10 @@
 
 use crate::column::{Column, SlabId};
 use crate::machine;
-use crate::memory_options::{KeepOptions, Left, MemoryError, SLAB_BYTES};
+use crate::memory::item::DICTIONARIES_MAX;
+use crate::memory_options::{DICTIONARY_BYTES_MAX, KeepOptions, Left, MemoryError, SLAB_BYTES};
 use head::{Layout, Unusable};
+use larder_item::checksum;
 use rustix::fs::{FallocateFlags, fallocate, fstatfs};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use std::fs::{File, OpenOptions, TryLockError};
@@ -25,7 +30,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::ptr::null_mut;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 pub(crate) mod head;
@@ -34,6 +39,13 @@ use head::Head;
 
 /// Bytes before the bookkeeping of the columns: a huge page, so that the file may be on a hugetlbfs.
 const HEAD_BYTES: u64 = SLAB_BYTES as u64;
+/// Where the places of dictionaries begin, and the words of 64 bits of each.
+const DICTIONARIES_AT: u64 = 8 << 10;
+const PLACE_WORDS: usize = 3 + DICTIONARY_BYTES_MAX / 8;
+const _: () = assert!(
+    size_of::<Head>() as u64 <= DICTIONARIES_AT
+        && DICTIONARIES_AT + (DICTIONARIES_MAX as u64 - 1) * PLACE_WORDS as u64 * 8 <= HEAD_BYTES
+);
 /// What `statfs` calls the two file systems.
 const TMPFS: u64 = 0x0102_1994;
 const HUGETLBFS: u64 = 0x9584_58f6;
@@ -102,9 +114,8 @@ const COLUMNS_MIN: u64 = 256;
 pub(crate) struct KeptFile {
     file: File,
     path: PathBuf,
+    /// The mapping of the head and the dictionaries.
     head: *const Head,
-    /// Bytes of the mapping of the head.
-    head_bytes: usize,
     layout: Layout,
     left: Left,
     is_huge: bool,
@@ -157,9 +168,9 @@ impl KeptFile {
         };
         let take_head =
             fallocate(&file, FallocateFlags::empty(), 0, head_bytes as u64).map_err(io::Error::from);
-        let head = take_head.and_then(|()| map_head(&file, head_bytes));
+        let head = take_head.and_then(|()| map_head(&file));
         let head = head.map_err(|error| refused(cannot("be mapped", &error)))?;
-        let kept = KeptFile { file, path: path.clone(), head, head_bytes, layout, left, is_huge };
+        let kept = KeptFile { file, path: path.clone(), head, layout, left, is_huge };
         if !matches!(kept.left, Left::Stopped | Left::Killed) {
             kept.head().write(&layout);
         }
@@ -175,6 +186,56 @@ impl KeptFile {
         // SAFETY: the mapping has room for a head, is aligned to a page and lives as long as the value. A head consists
         // of atomic integers, for which all bits are values.
         unsafe { &*self.head }
+    }
+
+    /// The words of the place of dictionary `number`, 1 to [`DICTIONARIES_MAX`] - 1.
+    fn place_of(&self, number: u8) -> &[AtomicU64] {
+        assert!((1..DICTIONARIES_MAX).contains(&number), "there is no dictionary {number}");
+        let words = DICTIONARIES_AT as usize / 8 + usize::from(number - 1) * PLACE_WORDS;
+        // SAFETY: the mapping has HEAD_BYTES, which all places lie in, as the assertion above says; it is aligned to a
+        // page, and lives as long as the value. Of a place nothing but these atomics is ever made.
+        unsafe { std::slice::from_raw_parts(self.head.cast::<AtomicU64>().add(words), PLACE_WORDS) }
+    }
+
+    /// Writes dictionary `number`, in the place of another one that no record needs. It is there for a later process
+    /// when this returns.
+    pub(crate) fn keep_dictionary(&self, number: u8, owned: u64, bytes: &[u8]) -> io::Result<()> {
+        assert!(bytes.len() <= DICTIONARY_BYTES_MAX, "a dictionary of {} bytes", bytes.len());
+        let offset = DICTIONARIES_AT + u64::from(number - 1) * PLACE_WORDS as u64 * 8;
+        fallocate(&self.file, FallocateFlags::empty(), offset, PLACE_WORDS as u64 * 8)?;
+        let [check, length, owner, words @ ..] = self.place_of(number) else {
+            unreachable!("a place has more words")
+        };
+        check.store(0, Ordering::Release);
+        length.store(bytes.len() as u64, Ordering::Release);
+        owner.store(owned, Ordering::Release);
+        for (word, bytes) in words.iter().zip(bytes.chunks(8)) {
+            let mut whole = [0; 8];
+            whole[..bytes.len()].copy_from_slice(bytes);
+            word.store(u64::from_ne_bytes(whole), Ordering::Release);
+        }
+        check.store(dictionary_check(number, owned, bytes), Ordering::Release);
+        self.head().dictionaries.fetch_or(1 << number, Ordering::Release);
+        Ok(())
+    }
+
+    /// Reads dictionary `number`; `None` = there is none, or it is damaged.
+    pub(crate) fn dictionary(&self, number: u8) -> Option<(u64, Vec<u8>)> {
+        // A page that the file does not have must not be read: the kernel might have none to give.
+        if self.head().dictionaries.load(Ordering::Acquire) >> number & 1 == 0 {
+            return None;
+        }
+        let [check, length, owner, words @ ..] = self.place_of(number) else {
+            unreachable!("a place has more words")
+        };
+        let (found, length) = (check.load(Ordering::Acquire), length.load(Ordering::Relaxed));
+        if found == 0 || length > DICTIONARY_BYTES_MAX as u64 {
+            return None;
+        }
+        let bytes = words.iter().flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes());
+        let bytes: Vec<u8> = bytes.take(length as usize).collect();
+        let owned = owner.load(Ordering::Relaxed);
+        (dictionary_check(number, owned, &bytes) == found).then_some((owned, bytes))
     }
 
     /// What an earlier process left.
@@ -260,7 +321,7 @@ impl KeptFile {
 impl Drop for KeptFile {
     fn drop(&mut self) {
         // SAFETY: the mapping is this value's own, and nobody borrows the head any more.
-        let _ = unsafe { munmap(self.head.cast_mut().cast(), self.head_bytes) };
+        let _ = unsafe { munmap(self.head.cast_mut().cast(), HEAD_BYTES as usize) };
     }
 }
 
@@ -371,13 +432,13 @@ fn judge(file: &File, head_bytes: usize, wanted: &Wanted) -> Result<(Layout, Lef
         let is_ours = file.read_at(&mut first, 0).is_ok() && first == head::MAGIC.to_ne_bytes();
         return Err(if is_ours { Unusable::Ours("it was cut off".to_owned()) } else { Unusable::Foreign });
     }
-    let head = map_head(file, head_bytes).map_err(unreadable)?;
+    let head = map_head(file).map_err(unreadable)?;
     // SAFETY: the mapping has room for a head. The borrow ends before it is unmapped.
     let found = unsafe { &*head };
     let read = found.read();
     let left = if found.is_stopped.load(Ordering::Acquire) == 1 { Left::Stopped } else { Left::Killed };
     // SAFETY: the mapping was made above, and nothing borrows it any more.
-    let _ = unsafe { munmap(head.cast_mut().cast(), head_bytes) };
+    let _ = unsafe { munmap(head.cast_mut().cast(), HEAD_BYTES as usize) };
     let layout = read?;
     if let Some(why) = wanted.misfit(&layout) {
         return Err(Unusable::Ours(why));
@@ -388,10 +449,16 @@ fn judge(file: &File, head_bytes: usize, wanted: &Wanted) -> Result<(Layout, Lef
     Ok((layout, left))
 }
 
-/// Maps the head of a file that is long enough.
-fn map_head(file: &File, head_bytes: usize) -> io::Result<*const Head> {
+/// The checksum of a dictionary, never 0.
+fn dictionary_check(number: u8, owned: u64, bytes: &[u8]) -> u64 {
+    u64::from(checksum(owned ^ u64::from(number), [bytes, &[]])) | 1 << 32
+}
+
+/// Maps the head and the dictionaries of a file that is long enough.
+fn map_head(file: &File) -> io::Result<*const Head> {
+    let flags = MapFlags::SHARED | MapFlags::NORESERVE;
     // SAFETY: a new mapping at an address of the kernel's choice touches no other memory.
-    let mapping = unsafe { mmap(null_mut(), head_bytes, both(), MapFlags::SHARED, file, 0) }?;
+    let mapping = unsafe { mmap(null_mut(), HEAD_BYTES as usize, both(), flags, file, 0) }?;
     Ok(mapping.cast::<Head>().cast_const())
 }
 

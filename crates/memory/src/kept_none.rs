@@ -18,6 +18,14 @@ impl KeptFile {
         match *self {}
     }
 
+    pub(crate) fn keep_dictionary(&self, _: u8, _: u64, _: &[u8]) -> std::io::Result<()> {
+        match *self {}
+    }
+
+    pub(crate) fn dictionary(&self, _: u8) -> Option<(u64, Vec<u8>)> {
+        match *self {}
+    }
+
     pub(crate) fn seed(&self) -> u64 {
         match *self {}
     }

@@ -241,6 +241,25 @@ impl Memory {
         self.inner.kept.as_ref().map(|kept| kept.left())
     }
 
+    /// Writes dictionary `number`, 1 to [`DICTIONARIES_MAX`] - 1, with a word that says whose it is, to the file where the
+    /// memory is kept in one. Durable when this returns. No record needs another dictionary of this number.
+    ///
+    /// # Errors
+    /// The file system has no memory left.
+    ///
+    /// [`DICTIONARIES_MAX`]: crate::DICTIONARIES_MAX
+    pub fn keep_dictionary(&self, number: u8, owner: u64, bytes: &[u8]) -> std::io::Result<()> {
+        self.inner.kept.as_ref().map_or(Ok(()), |kept| kept.keep_dictionary(number, owner, bytes))
+    }
+
+    /// Where the memory is kept in a file: dictionary `number`, 1 to [`DICTIONARIES_MAX`] - 1, as an earlier process
+    /// wrote it, after the word that says whose it is. `None` = there is none, or it is damaged.
+    ///
+    /// [`DICTIONARIES_MAX`]: crate::DICTIONARIES_MAX
+    pub fn kept_dictionary(&self, number: u8) -> Option<(u64, Vec<u8>)> {
+        self.inner.kept.as_ref()?.dictionary(number)
+    }
+
     /// Where the memory is kept in a file: the seed of the hash of the keys.
     pub fn kept_seed(&self) -> Option<u64> {
         self.inner.kept.as_ref().map(|kept| kept.seed())

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 /// Bytes of a slab: one huge page, the unit in which memory is mapped and given back.
 pub const SLAB_BYTES: usize = 2 << 20;
+/// The longest dictionary that a file has a place for, in bytes.
+pub const DICTIONARY_BYTES_MAX: usize = 64 << 10;
 /// Smallest column, in bytes.
 pub const COLUMN_BYTES_MIN: u32 = 32 << 10;
 /// Largest column, in bytes.

@@ -302,6 +302,7 @@ pub fn doubts_of_start(settings: &Settings) -> Vec<String> {
 
 fn cache_options(settings: &Settings) -> CacheOptions {
     CacheOptions {
+        compress: larder_cache::Compress::default(),
         limit_bytes: settings.memory_bytes,
         item_bytes_max: settings.item_bytes_max as u64,
         evict: settings.evict,

@@ -8,6 +8,7 @@ use super::prefix_sweep::PrefixSweep;
 use super::repartition::Repartition;
 use super::time_slice::TimeSlice;
 use crate::budget::LENDING_PERIOD;
+use crate::compression::CompressionStats;
 use crate::demoter::Levels;
 use crate::item_store::ItemStore;
 use crate::random::Random;
@@ -15,7 +16,7 @@ use crate::ranking::Candidate;
 use crate::selector::{Emptied, Need, SealedQueue, Search, Selector, note_unmovable, status};
 use crate::temperature::{Temperature, TemperatureStats};
 use larder_index::SpareBuckets;
-use larder_memory::{ColumnId, ColumnState, Reader, SlabId};
+use larder_memory::{ColumnId, ColumnState, SlabId};
 use larder_temperature::Reference;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -66,10 +67,10 @@ pub(super) struct FlushSweep {
 
 impl Keeper {
     /// A keeper that knows no columns yet.
-    pub(super) fn new(reader: Reader, policy: Box<dyn Temperature>, sealed: Arc<SealedQueue>) -> Keeper {
+    pub(super) fn new(store: &ItemStore, policy: Box<dyn Temperature>, sealed: Arc<SealedQueue>) -> Keeper {
         Keeper {
             selector: Selector::new(policy),
-            pass: Pass::new(reader),
+            pass: Pass::new(store, store.memory.register()),
             sealed,
             flush_sweep: FlushSweep::default(),
             slab_rests: 0,
@@ -255,6 +256,11 @@ impl Keeper {
             Some((spare, stamp)) if store.memory.has_passed(stamp) => store.index.give_back(spare),
             waits => self.spare_buckets = waits,
         }
+    }
+
+    /// What is known of dictionaries.
+    pub(super) fn compression(&self) -> CompressionStats {
+        self.pass.forms.kinds.describe()
     }
 
     /// The policy's statistics.

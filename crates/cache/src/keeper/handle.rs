@@ -3,6 +3,7 @@
 use super::core::Keeper;
 use super::packing::PackedFor;
 use super::time_slice::{Pace, ROUND_PERIOD, TimeSlice};
+use crate::compression::CompressionStats;
 use crate::demoter::Levels;
 use crate::item_store::ItemStore;
 use crate::references::{PagePool, ReferenceQueue};
@@ -39,6 +40,7 @@ pub(crate) struct KeeperHandle {
 #[derive(Default)]
 struct Published {
     stats: TemperatureStats,
+    compression: CompressionStats,
     /// When it was made; `None` = never.
     at: Option<Instant>,
 }
@@ -48,7 +50,7 @@ impl KeeperHandle {
     pub(crate) fn new(store: &ItemStore, policy: Box<dyn Temperature>, logs_all: bool) -> KeeperHandle {
         let sealed = Arc::<SealedQueue>::default();
         KeeperHandle {
-            keeper: Mutex::new(Keeper::new(store.memory.register(), policy, sealed.clone())),
+            keeper: Mutex::new(Keeper::new(store, policy, sealed.clone())),
             references: ReferenceQueue::new(logs_all),
             sealed,
             published: Mutex::default(),
@@ -141,7 +143,7 @@ impl KeeperHandle {
     /// Reclaims a column for a writer that found none, or where nothing may be evicted empties one. Returns whether it
     /// did.
     pub(crate) fn help(&self, levels: Levels<'_>) -> bool {
-        let slice = &mut TimeSlice::begin(Pace::Hurried);
+        let slice = &mut TimeSlice::begin(Pace::ForWriter);
         self.for_writer(|keeper| match levels.evicts() {
             true => keeper.reclaim(levels, Need::FreeColumn, slice),
             false => keeper.can_pack(levels.store, PackedFor::Writer) && keeper.pack(levels, slice),
@@ -182,12 +184,21 @@ impl KeeperHandle {
 
     fn publish(&self, keeper: &Keeper) -> TemperatureStats {
         let stats = keeper.stats();
-        *self.published() = Published { stats: stats.clone(), at: Some(Instant::now()) };
+        let compression = keeper.compression();
+        *self.published() = Published { stats: stats.clone(), compression, at: Some(Instant::now()) };
         stats
     }
 
     fn published(&self) -> MutexGuard<'_, Published> {
         self.published.lock().expect("no panic under this lock")
+    }
+
+    /// What is known of dictionaries: as [`KeeperHandle::stats`].
+    pub(crate) fn compression(&self) -> CompressionStats {
+        match self.keeper.try_lock() {
+            Ok(keeper) => keeper.compression(),
+            Err(_) => self.published().compression.clone(),
+        }
     }
 
     /// Pages of references that were dropped because the keeper was late.

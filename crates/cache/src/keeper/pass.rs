@@ -8,6 +8,9 @@
 //! the column can be found, and the column is reused once every worker has passed a quiescent point.
 
 mod chunks;
+mod forms;
+
+pub(super) use forms::Forms;
 
 use super::survivors::{Survivors, Zone};
 use super::time_slice::TimeSlice;
@@ -18,6 +21,7 @@ use crate::namespaces::{Standing, Standings};
 use crate::penalties::remembered;
 use crate::selector::{Emptied, Selector, Victim, is_hot, queue_of};
 use crate::temperature::{Judged, KeepLimit, Queue, Verdict};
+use forms::Form;
 use larder_allocation::ColumnBounds;
 use larder_index::{BucketGuard, Found};
 use larder_item::{Expiry, KeyHash, Location, State};
@@ -40,6 +44,8 @@ pub(super) struct Pass {
     met: Vec<Met>,
     judged: Vec<Judged>,
     judgement: Judgement,
+    /// How copies are written.
+    pub(super) forms: Forms,
 }
 
 /// What is to become of the live items of a column.
@@ -111,10 +117,11 @@ enum MetKind {
 }
 
 impl Pass {
-    /// A pass that reads through `reader`.
-    pub(super) fn new(mut reader: Reader) -> Pass {
+    /// A pass over columns of `store` that reads through `reader`.
+    pub(super) fn new(store: &ItemStore, mut reader: Reader) -> Pass {
         reader.offline();
         Pass {
+            forms: Forms::new(store),
             reader,
             survivors: Survivors::default(),
             thinned: Vec::new(),
@@ -193,7 +200,7 @@ impl Pass {
         slice: &mut TimeSlice,
         counters: &Counters,
     ) -> Emptied {
-        let Pass { reader, survivors, thinned, met, judged, judgement } = self;
+        let Pass { reader, survivors, thinned, met, judged, judgement, forms } = self;
         let (store, column, may_evict) = (levels.store, victim.column, victim.may_evict);
         let guard = reader.pin();
         if !meet(store, &guard, column, met, judged) {
@@ -226,6 +233,12 @@ impl Pass {
             judgement.verdicts.extend(kept);
         }
         let to = MovesTo::of(victim, queue, || is_hot(store, column));
+        let changes_forms = (may_evict || victim.is_packed()) && store.compress.is_on();
+        if changes_forms && !slice.is_for_writer() {
+            forms.kinds.tend(store);
+            let live = met.iter().filter(|met| matches!(met.kind, MetKind::Live(_)));
+            live.for_each(|met| forms.meet(store, &guard.item(met.at)));
+        }
         let mut settle = Settle {
             levels,
             selector,
@@ -235,13 +248,18 @@ impl Pass {
             survivors,
             thinned,
             to,
+            forms,
+            form: Form::Same,
             counters,
         };
+        let mut has_time = false;
         let mut emptied = Emptied::Yes;
         for (nth, met) in met.iter().enumerate() {
             if nth % RECORDS_PER_LOOK == 0 {
                 // While a writer will soon have to wait, there is no pause.
                 slice.yield_if_due(|| store.memory.available_columns() > store.free_columns_low());
+                has_time =
+                    !slice.is_for_writer() && store.memory.available_columns() > store.reserved_columns();
                 // Each item that flash does not take may need an invalidation.
                 levels.wait_for_invalidations(counters);
                 if may_evict && (!levels.can_evict() || levels.holds_back()) {
@@ -258,7 +276,15 @@ impl Pass {
                     let share = judgement.shares.get(nth).copied().unwrap_or_default();
                     settle.to = if share.is_spared { MovesTo::Queue(Queue::Probation) } else { to };
                     settle.is_kept = share.is_kept && victim.heeds_shares;
-                    settle.item(met, judgement.verdicts[nth])
+                    let verdict = judgement.verdicts[nth];
+                    settle.form = match verdict {
+                        Verdict::Keep { .. } if changes_forms => {
+                            let (item, warmth) = (guard.item(met.at), judged[nth].warmth);
+                            settle.forms.of(store, &item, warmth, has_time, counters)
+                        }
+                        _ => Form::Same,
+                    };
+                    settle.item(met, verdict)
                 }
             };
             match settled {
@@ -283,12 +309,24 @@ impl Pass {
         seen: &[(Location, u8)],
     ) -> (usize, bool) {
         let (store, counters) = (levels.store, levels.store.counters.keeper());
-        let Pass { reader, survivors, thinned, .. } = self;
+        let Pass { reader, survivors, thinned, forms, .. } = self;
         let guard = reader.pin();
         seen.iter().for_each(|(at, _)| guard.prefetch(*at));
         let (may_evict, is_kept) = (false, false);
-        let mut settle =
-            Settle { levels, selector, guard: &guard, may_evict, is_kept, survivors, thinned, to, counters };
+        let form = Form::Same;
+        let mut settle = Settle {
+            levels,
+            selector,
+            guard: &guard,
+            may_evict,
+            is_kept,
+            survivors,
+            thinned,
+            to,
+            forms,
+            form,
+            counters,
+        };
         let (moved_before, mut is_stuck) = (counters.moved.get(), false);
         for (at, warmth) in seen {
             let item = guard.item(*at);
@@ -458,6 +496,9 @@ struct Settle<'a, 'g> {
     survivors: &'a mut Survivors,
     thinned: &'a mut Vec<ColumnId>,
     to: MovesTo,
+    forms: &'a mut Forms,
+    /// How a copy of the item is written.
+    form: Form,
     counters: &'a Counters,
 }
 
@@ -591,7 +632,7 @@ impl Settle<'_, '_> {
             let (open, class) = self.survivors.place_for(store, node, zone, item.expiry());
             if let Some(open) = open
                 && open.birth() >= floor
-                && let Some(new) = place_copy(open, item, copied)
+                && let Some(new) = place_copy(open, item, copied, self.forms, self.form)
             {
                 return Some(new);
             }
@@ -609,16 +650,22 @@ impl Settle<'_, '_> {
 }
 
 /// Copies a record, with its CAS number, expiry and state, and if `copied` is given with these chunks instead of its
-/// own. `None`: the column has no room for it.
-fn place_copy(open: &mut OpenColumn, item: &Item<'_>, copied: Option<Location>) -> Option<Location> {
+/// own, or in another form. `None`: the column has no room for it.
+fn place_copy(
+    open: &mut OpenColumn,
+    item: &Item<'_>,
+    copied: Option<Location>,
+    forms: &Forms,
+    form: Form,
+) -> Option<Location> {
     let (key, flags, expiry, cas, state) =
         (item.key(), item.flags(), item.expiry(), item.cas(), item.state());
-    let kind = item.kind();
+    let (kind, value) = (item.kind(), [&[][..]; 2]);
+    let new = NewItem { key, value, flags, expiry, cas, state, kind };
     match item.value() {
-        Value::Whole(value) => {
-            let value = [value, &[]];
-            open.place(&NewItem { key, value, flags, expiry, cas, state, kind })
-        }
+        _ if form != Form::Same => forms.place(open, &new, form),
+        Value::Whole(value) => open.place(&NewItem { value: [value, &[]], ..new }),
+        Value::Compressed(value) => open.place_compressed(&new, &value),
         Value::Chunked { total, first } => {
             let first = copied.unwrap_or(first);
             open.place_chunked(&NewChunked { key, total, first, flags, expiry, cas, state, kind })
@@ -696,7 +743,7 @@ mod tests {
         store.memory.retire(others.pop().expect("there were more").seal_at(2));
         let asked = Arc::new(AtomicUsize::new(0));
         let mut selector = Selector::new(Box::new(Asked(asked.clone())));
-        let mut pass = Pass::new(store.memory.register());
+        let mut pass = Pass::new(&store, store.memory.register());
         let levels = Levels { store: &store, demoter: None, is_urgent: false };
         let mut empty = || {
             store.memory.recycle();

@@ -23,6 +23,8 @@ const LEISURE_TIMES: u32 = 19;
 pub(super) enum Pace {
     /// A thread waits for the result. There are no pauses and no end of the round.
     Hurried,
+    /// The same, and the thread is a writer that finds no room: nothing is done that can be left out.
+    ForWriter,
     /// Other threads go first.
     Calm,
 }
@@ -84,6 +86,11 @@ impl TimeSlice {
     /// Whether the task has a share of the round's time. A task without a share runs in the time that the others leave.
     pub(super) fn has_share(&self) -> bool {
         self.has_share
+    }
+
+    /// Whether a writer waits that finds no room.
+    pub(super) fn is_for_writer(&self) -> bool {
+        self.pace == Pace::ForWriter
     }
 
     /// Whether nobody waits for the round.

@@ -304,7 +304,7 @@ impl Worker {
             if hit.value_bytes() > 0 && arith.compare.is_some_and(|compare| compare != hit.cas()) {
                 return ArithOutcome::Exists;
             }
-            let Some((old, old_bytes)) = number(&hit) else { return ArithOutcome::NonNumeric };
+            let Some((old, old_bytes)) = self.number(&hit) else { return ArithOutcome::NonNumeric };
             let value =
                 if arith.increment { old.wrapping_add(arith.delta) } else { old.saturating_sub(arith.delta) };
             let expected = self.expect_unchanged(hit.at);
@@ -470,11 +470,21 @@ impl Worker {
 /// Room for the digits of any number.
 const DIGITS_MAX: usize = 24;
 
+impl Worker {
+    /// The number at the front of a value, and the value's length.
+    fn number(&self, hit: &Hit<'_>) -> Option<(u64, usize)> {
+        match hit.value() {
+            Value::Whole(value) => number(value),
+            Value::Compressed(stored) => number(&self.expand(stored)),
+            Value::Chunked { .. } => None,
+        }
+    }
+}
+
 /// The decimal number at the front of a value, and the value's length. As with `strtoull` in memcached, blanks and a
 /// plus may stand before the number, and anything behind a blank that follows it. `None`: the value is not a number, or
 /// the number is larger than 64 bits.
-fn number(hit: &Hit<'_>) -> Option<(u64, usize)> {
-    let Value::Whole(bytes) = hit.value() else { return None };
+fn number(bytes: &[u8]) -> Option<(u64, usize)> {
     let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t'..=b'\r');
     let start = bytes.iter().position(|byte| !is_blank(byte))?;
     let text = bytes[start..].strip_prefix(b"+").unwrap_or(&bytes[start..]);

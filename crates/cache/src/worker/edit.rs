@@ -247,6 +247,11 @@ impl Worker {
                 let rest = value.get(from..).unwrap_or_default();
                 out.extend_from_slice(&rest[..bytes.min(rest.len())]);
             }
+            Value::Compressed(stored) => {
+                let value = self.expand(stored);
+                let rest = value.get(from..).unwrap_or_default();
+                out.extend_from_slice(&rest[..bytes.min(rest.len())]);
+            }
             Value::Chunked { first, .. } => {
                 let guard = self.reader.pin();
                 let (mut skip, mut left, mut next) = (from, bytes, Some(first));

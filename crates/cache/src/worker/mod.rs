@@ -4,7 +4,7 @@
 //!   memory, `tour.rs` over those on flash too.
 //! * `open_columns.rs` has the columns that the worker fills. `write.rs` places records and publishes them;
 //!   `change.rs` is what clients ask for: store, delete, arithmetic, touch. `edit.rs` has changes that depend on the
-//!   whole present item.
+//!   whole present item. `expand.rs` reads values that are stored compressed.
 //! * `cas_numbers.rs` has the numbers that tell versions of items apart.
 //! * `chain.rs` fills and reads the chains of chunks of large values; `upload.rs` stores a value that arrives in parts.
 //! * `fetch.rs` looks on flash and brings items back into memory; `flash_side.rs` is what it needs for that.
@@ -15,6 +15,7 @@ mod cas_numbers;
 mod chain;
 mod change;
 mod edit;
+mod expand;
 mod fetch;
 mod flash_side;
 mod list;
@@ -29,6 +30,7 @@ mod write;
 pub use batch::GetBatch;
 pub use chain::{LargeRead, Upload};
 pub use edit::{Copied, CopyTo, Edit, Edited, Made};
+pub use expand::Expanded;
 pub use fetch::{Fetch, Promotion};
 pub use list::{Listed, Walk};
 pub use read::{Absence, Hit, Lookup};
@@ -42,6 +44,7 @@ use crate::namespaces::Tally;
 use crate::references::PagePool;
 use crate::sizing::UseRecord;
 use cas_numbers::CasNumbers;
+use expand::ExpandSide;
 use flash_side::FlashSide;
 use larder_item::{KeyHash, Location};
 use larder_memory::{Item, NodeId, Reader};
@@ -67,6 +70,7 @@ pub struct Worker {
     cas_numbers: CasNumbers,
     tally: Tally,
     spare: SpareValues,
+    expand_side: ExpandSide,
     traces: Traces,
     flash: FlashSide,
     batch_began: BatchBegan,
@@ -128,6 +132,7 @@ impl Cache {
             cas_numbers: CasNumbers::new(self.store.counters.workers_max()),
             tally: self.store.namespaces.tally(number),
             spare: SpareValues::default(),
+            expand_side: ExpandSide::default(),
             traces: Traces::default(),
             flash: FlashSide::new(self.flash_tier()),
             batch_began: BatchBegan::default(),

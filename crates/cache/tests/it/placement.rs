@@ -38,7 +38,7 @@ fn set(worker: &mut Worker, key: &[u8], value: &[u8]) {
 fn get<'w>(worker: &'w Worker, key: &[u8]) -> Option<&'w [u8]> {
     match worker.get(worker.cache().hash(key), key)?.value() {
         Value::Whole(value) => Some(value),
-        Value::Chunked { .. } => None,
+        Value::Compressed(_) | Value::Chunked { .. } => None,
     }
 }
 

@@ -9,6 +9,7 @@
 //! +---------+---------+------------+------+-------+--------+---------+------+---------+--------+-------+
 //!  written once, word 0 last                                                            checksum of 0 to 10
 //!
+//!  12: a bit for each dictionary that was written; 13, 14: spare
 //!  15             16    17            18          19             20      21       22        23
 //! +--------------+-----+-------------+-----------+--------------+-------+--------+---------+-----------+
 //! | prefix floor | CAS | flush floor | flush due | clock - boot | items | slabs  | process | stopped   |
@@ -28,7 +29,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// "LARDKEEP" in ASCII.
 pub(super) const MAGIC: u64 = u64::from_be_bytes(*b"LARDKEEP");
 /// The version of everything in the file: head, bookkeeping of columns, records, checksum.
-const VERSION: u64 = 2;
+const VERSION: u64 = 3;
 /// Reads otherwise on a machine of another byte order.
 const BYTE_ORDER: u64 = 0x0102_0304_0506_0708;
 
@@ -42,7 +43,9 @@ const NOTE_WORDS: usize = NOTE_BYTES_MAX / 8;
 #[repr(C)]
 pub struct Head {
     fixed: [AtomicU64; FIXED_WORDS],
-    spare: [AtomicU64; 3],
+    /// A bit for each dictionary that has its place in the file.
+    pub(super) dictionaries: AtomicU64,
+    spare: [AtomicU64; 2],
     /// Columns born before this number may hold items of deleted prefixes; 0 = no column does. A process that finds it
     /// set keeps nothing of those columns.
     pub prefix_floor: AtomicU64,
@@ -231,6 +234,7 @@ mod tests {
         let word = || AtomicU64::new(0);
         Head {
             fixed: std::array::from_fn(|_| word()),
+            dictionaries: word(),
             spare: std::array::from_fn(|_| word()),
             prefix_floor: word(),
             cas: word(),

@@ -32,13 +32,21 @@ const KEY_OFFSETS: [u8; 128] = {
     while bits < 128 {
         // There is no fourth form of a CAS number.
         let cas = if bits >> 2 & 3 == 3 { 2 } else { bits >> 2 & 3 };
-        let one_word_each = (bits & 1) + (bits >> 1 & 1) + (bits >> 4 & 1);
+        // An extension stands behind an expiry only.
+        let one_word_each = (bits & 1) + (bits & bits >> 1 & 1) + (bits >> 4 & 1);
         let fields = one_word_each + cas + LAYOUT_WORDS[bits >> 5];
         offsets[bits] = (HEADER_BYTES + 4 * fields) as u8;
         bits += 1;
     }
     offsets
 };
+/// In word 1: an expiry word follows; an extension follows it, or without an expiry word the value is compressed.
+const EXPIRY_BIT: u32 = 1 << 3;
+const EXTENSION_BIT: u32 = 1 << 18;
+const EXTENSION_BITS: u32 = EXTENSION_BIT | EXPIRY_BIT;
+/// In word 1: the layout of the value.
+const LAYOUT_BITS: u32 = (ValueLayout::Chunk as u32) << 22;
+
 /// Bytes of the last part of the header, right before the key.
 const HEADER_LAST_BYTES: usize = HEADER_BYTES - HEADER_WORDS_BYTES;
 
@@ -66,6 +74,8 @@ pub struct Item<'g> {
 pub enum Value<'g> {
     /// The whole value.
     Whole(&'g [u8]),
+    /// What the whole value was compressed to.
+    Compressed(Compressed<'g>),
     /// A chain of chunks.
     Chunked {
         /// Bytes of the whole value.
@@ -73,6 +83,51 @@ pub enum Value<'g> {
         /// The location of the first chunk.
         first: Location,
     },
+}
+
+/// A value that is stored compressed. What this crate stores of it begins with three bytes:
+///
+/// ```text
+///  23      16 15 14 13          0
+/// +----------+-----+-------------+
+/// |dictionary|  0  | plain bytes |   frame...
+/// +----------+-----+-------------+
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Compressed<'g> {
+    /// Bytes of the value, at most [`VALUE_LENGTH_MAX`].
+    pub plain_bytes: u32,
+    /// The number of the dictionary, below [`DICTIONARIES_MAX`].
+    pub dictionary: u8,
+    /// All that is stored: the prefix, and what the compressor made of the value.
+    pub stored: &'g [u8],
+}
+
+/// Dictionaries have numbers below this one, from 1 on. A file has room for so many of
+/// [`DICTIONARY_BYTES_MAX`](crate::DICTIONARY_BYTES_MAX) in its first 2 MiB.
+pub const DICTIONARIES_MAX: u8 = 32;
+
+impl<'g> Compressed<'g> {
+    /// Bytes before the frame.
+    pub const PREFIX_BYTES: usize = 3;
+
+    /// What stands before the frame of a value of at most [`VALUE_LENGTH_MAX`] bytes.
+    pub fn prefix(plain_bytes: usize, dictionary: u8) -> [u8; 3] {
+        let [low, high, ..] = plain_bytes.to_le_bytes();
+        [low, high, dictionary]
+    }
+
+    /// What is stored, read. If it is shorter than a prefix, nobody wrote it, and it is the empty value.
+    pub fn read(stored: &'g [u8]) -> Compressed<'g> {
+        let [low, high, dictionary] = stored.first_chunk().copied().unwrap_or_default();
+        let plain_bytes = u32::from_le_bytes([low, high, 0, 0]) & VALUE_LENGTH_MAX as u32;
+        Compressed { plain_bytes, dictionary: dictionary & (DICTIONARIES_MAX - 1), stored }
+    }
+
+    /// What the compressor made of the value.
+    pub fn frame(&self) -> &'g [u8] {
+        self.stored.get(Self::PREFIX_BYTES..).unwrap_or_default()
+    }
 }
 
 /// What an earlier process left of a record in a kept memory.
@@ -116,12 +171,29 @@ impl<'g> Item<'g> {
 
     #[inline(always)]
     fn has_expiry(&self) -> bool {
-        self.word >> 3 & 1 != 0
+        self.word & EXPIRY_BIT != 0
     }
 
+    /// Whether the record has an extension word. The bit of a record without an expiry word means another thing.
     #[inline(always)]
     fn has_extension(&self) -> bool {
-        self.word >> 18 & 1 != 0
+        self.word & EXTENSION_BITS == EXTENSION_BITS
+    }
+
+    /// Whether the value is stored compressed.
+    #[inline(always)]
+    pub fn is_compressed(&self) -> bool {
+        match self.word & EXTENSION_BITS {
+            0 | EXPIRY_BIT => false,
+            EXTENSION_BIT => true,
+            _ => self.lasting_extension().is_compressed,
+        }
+    }
+
+    /// What the extension says of the value, if there is one.
+    fn lasting_extension(&self) -> Extension {
+        let word = self.extension_word().map_or(0, |word| word.load(Ordering::Relaxed));
+        Extension::unpack_lasting(word)
     }
 
     #[inline(always)]
@@ -132,7 +204,7 @@ impl<'g> Item<'g> {
     /// Whether the value is stored behind the key.
     #[inline(always)]
     fn is_inline(&self) -> bool {
-        self.word >> 22 & 3 == ValueLayout::Inline as u32
+        self.word & LAYOUT_BITS == 0
     }
 
     /// Where the value is stored.
@@ -213,13 +285,12 @@ impl<'g> Item<'g> {
         let inline = if self.is_inline() { self.value_length() } else { 0 };
         let row = self.slice(fixed, self.key_offset() + self.key_length() + inline - fixed);
         let apart = match self.value_layout() {
-            ValueLayout::Apart | ValueLayout::Chunk => match self.value_elsewhere() {
-                Value::Whole(value) => value,
-                Value::Chunked { .. } => &[],
-            },
+            ValueLayout::Apart | ValueLayout::Chunk => self.stored_apart(),
             _ => &[],
         };
-        checksum(self.column().birth() ^ u64::from(self.word).rotate_left(32), [row, apart])
+        // The extension itself may change.
+        let form = u64::from(self.is_compressed());
+        checksum(self.column().birth() ^ u64::from(self.word).rotate_left(32) ^ form << 63, [row, apart])
     }
 
     /// Writes the check word of a record that was placed a moment ago, which does not count yet.
@@ -305,44 +376,51 @@ impl<'g> Item<'g> {
     /// The value.
     #[inline(always)]
     pub fn value(&self) -> Value<'g> {
-        if self.is_inline() {
-            Value::Whole(self.slice(self.key_offset() + self.key_length(), self.value_length()))
-        } else {
-            self.value_elsewhere()
-        }
+        self.plain_value().map_or_else(|| self.unusual_value(), Value::Whole)
     }
 
     /// The value of the most frequent kind of item: it stands behind its key, and the record has no extension.
     #[inline(always)]
     pub fn plain_value(&self) -> Option<&'g [u8]> {
-        const UNUSUAL: u32 = (ValueLayout::Chunk as u32) << 22 | 1 << 18;
-        match self.word & UNUSUAL {
-            0 => Some(self.slice(self.key_offset() + self.key_length(), self.value_length())),
+        match self.word & (LAYOUT_BITS | EXTENSION_BIT) {
+            0 => Some(self.stored_inline()),
             _ => None,
         }
     }
 
-    fn value_elsewhere(&self) -> Value<'g> {
-        match self.value_layout() {
-            ValueLayout::Inline => Value::Whole(&[]),
-            ValueLayout::Apart | ValueLayout::Chunk => {
-                let start = self.word_at(self.words_before_key() - 1);
-                Value::Whole(self.slice_apart(start, self.value_length()))
-            }
+    #[inline(always)]
+    fn stored_inline(&self) -> &'g [u8] {
+        self.slice(self.key_offset() + self.key_length(), self.value_length())
+    }
+
+    fn stored_apart(&self) -> &'g [u8] {
+        self.slice_apart(self.word_at(self.words_before_key() - 1), self.value_length())
+    }
+
+    #[inline(never)]
+    fn unusual_value(&self) -> Value<'g> {
+        let stored = match self.value_layout() {
+            ValueLayout::Inline => self.stored_inline(),
+            ValueLayout::Apart | ValueLayout::Chunk => self.stored_apart(),
             ValueLayout::Chunked => {
                 let field = self.words_before_key() - 3;
                 let first = Location::from_bits(self.long_word_at(field + 1));
-                Value::Chunked { total: self.word_at(field), first }
+                return Value::Chunked { total: self.word_at(field), first };
             }
-        }
+        };
+        if self.is_compressed() { Value::Compressed(Compressed::read(stored)) } else { Value::Whole(stored) }
     }
 
-    /// Bytes of the whole value, wherever it is stored.
+    /// Bytes of the whole value, wherever and however it is stored.
     #[inline]
     pub fn value_bytes(&self) -> u32 {
-        match self.value_layout() {
-            ValueLayout::Chunked => self.word_at(self.words_before_key() - 3),
-            _ => self.value_length() as u32,
+        if self.word & (LAYOUT_BITS | EXTENSION_BIT) == 0 {
+            return self.value_length() as u32;
+        }
+        match self.unusual_value() {
+            Value::Whole(value) => value.len() as u32,
+            Value::Compressed(compressed) => compressed.plain_bytes,
+            Value::Chunked { total, .. } => total,
         }
     }
 
@@ -486,8 +564,7 @@ impl<'g> Item<'g> {
     /// What the value is to clients of Redis.
     #[inline]
     pub fn kind(&self) -> Kind {
-        self.extension_word()
-            .map_or(Kind::Text, |word| Extension::unpack_lasting(word.load(Ordering::Relaxed)).kind)
+        self.lasting_extension().kind
     }
 
     /// Changes the expiry in place, and counts the item's bytes by the new one in its column. Returns `false` if the

@@ -15,7 +15,7 @@
 
 use super::Memory;
 use super::chunk::CHUNK_KEY_BYTES;
-use super::item::Item;
+use super::item::{Compressed, Item};
 use super::pin::{ChunkSpace, put};
 use crate::column::{Column, ColumnId};
 use crate::expiring::{Lifetimes, unit_log2};
@@ -89,12 +89,13 @@ struct Fields {
     expiry: Expiry,
     cas: u64,
     kind: Kind,
+    is_compressed: bool,
 }
 
 impl Fields {
     #[inline]
     fn extension(&self) -> Extension {
-        Extension { early_ms: self.expiry.early_ms(), kind: self.kind }
+        Extension { early_ms: self.expiry.early_ms(), kind: self.kind, is_compressed: self.is_compressed }
     }
 }
 
@@ -205,16 +206,35 @@ impl OpenColumn {
         let value_bytes = item.value[0].len() + item.value[1].len();
         assert!(value_bytes <= VALUE_LENGTH_MAX, "a value of {value_bytes} bytes goes into chunks");
         if value_bytes < self.plain_inline_below as usize {
-            self.place_in(item, value_bytes, true, 0, false)
+            self.place_in(item, value_bytes, true, 0, false, false)
         } else {
-            self.place_long_or_kept(item, value_bytes)
+            self.place_unusual(item, value_bytes, false)
         }
     }
 
+    /// Places an item whose value is compressed. The value of `item` is not looked at. Otherwise as
+    /// [`OpenColumn::place`].
+    ///
+    /// # Panics
+    /// If the key, or what is stored of the value, is longer than a record can hold.
+    pub fn place_compressed(&mut self, item: &NewItem<'_>, value: &Compressed<'_>) -> Option<Location> {
+        let stored_bytes = value.stored.len();
+        assert!(stored_bytes <= VALUE_LENGTH_MAX, "a value of {stored_bytes} bytes goes into chunks");
+        self.column().needs_dictionary(value.dictionary);
+        self.place_unusual(&NewItem { value: [value.stored, &[]], ..*item }, stored_bytes, true)
+    }
+
+    /// Places an item with a long value, or in a kept memory, or with a compressed value.
     #[inline(never)]
-    fn place_long_or_kept(&mut self, item: &NewItem<'_>, value_bytes: usize) -> Option<Location> {
+    fn place_unusual(
+        &mut self,
+        item: &NewItem<'_>,
+        value_bytes: usize,
+        is_compressed: bool,
+    ) -> Option<Location> {
         let inline = value_bytes <= self.inline_value_bytes_max as usize;
-        let at = self.place_in(item, value_bytes, inline, self.check_bytes, self.always_expiry_word)?;
+        let (check_bytes, with_expiry) = (self.check_bytes, self.always_expiry_word);
+        let at = self.place_in(item, value_bytes, inline, check_bytes, with_expiry, is_compressed)?;
         self.note_filled(Some(at));
         Some(at)
     }
@@ -229,9 +249,11 @@ impl OpenColumn {
         inline: bool,
         check_bytes: u32,
         with_expiry: bool,
+        is_compressed: bool,
     ) -> Option<Location> {
         let layout = if inline { ValueLayout::Inline } else { ValueLayout::Apart };
-        let fields = Fields { flags: item.flags, expiry: item.expiry, cas: item.cas, kind: item.kind };
+        let NewItem { flags, expiry, cas, kind, .. } = *item;
+        let fields = Fields { flags, expiry, cas, kind, is_compressed };
         let mut header = self.header(item.key, layout, value_bytes, &fields);
         header.has_expiry |= with_expiry;
         let at = self.claim(&header, if inline { 0 } else { value_bytes }, item.expiry, check_bytes)?;
@@ -257,7 +279,8 @@ impl OpenColumn {
     /// # Panics
     /// If the key is longer than a record can hold.
     pub fn place_chunked(&mut self, item: &NewChunked<'_>) -> Option<Location> {
-        let fields = Fields { flags: item.flags, expiry: item.expiry, cas: item.cas, kind: item.kind };
+        let NewChunked { flags, expiry, cas, kind, .. } = *item;
+        let fields = Fields { flags, expiry, cas, kind, is_compressed: false };
         let header = self.header(item.key, ValueLayout::Chunked, 0, &fields);
         let at = self.claim(&header, 0, item.expiry, self.check_bytes)?;
         // SAFETY: `claim` gave us the bytes of the record, counted for the fields of a chunked item.
@@ -295,7 +318,13 @@ impl OpenColumn {
             has_extension: false,
             cas: CasForm::Near(0),
         };
-        let fields = Fields { flags: 0, expiry: Expiry::NEVER, cas: self.cas_base, kind: Kind::Text };
+        let fields = Fields {
+            flags: 0,
+            expiry: Expiry::NEVER,
+            cas: self.cas_base,
+            kind: Kind::Text,
+            is_compressed: false,
+        };
         let at = self.claim(&header, length.into(), Expiry::NEVER, self.check_bytes)?;
         // A chunk may be written long after this call, so it cannot be undone.
         self.last = None;
@@ -364,15 +393,15 @@ impl OpenColumn {
     #[inline]
     fn header(&self, key: &[u8], layout: ValueLayout, value_bytes: usize, fields: &Fields) -> Header {
         assert!(key.len() <= FOLDED_KEY_BYTES, "a key of {} bytes is too long", key.len());
+        // The owner of a chain always has both words: without them, setting an expiry would copy the whole value.
         let has_extension = fields.extension().is_needed() || layout == ValueLayout::Chunked;
         Header {
             key_length: key.len() as u8,
             layout,
             value_length: value_bytes as u16,
-            // The owner of a chain always has both words: without them, setting an expiry would copy the whole value.
             has_expiry: fields.expiry != Expiry::NEVER || has_extension,
             has_flags: fields.flags != 0,
-            has_extension,
+            has_extension: has_extension || fields.is_compressed,
             cas: CasForm::of(fields.cas, self.cas_base),
         }
     }

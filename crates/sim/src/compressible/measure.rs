@@ -109,7 +109,7 @@ struct Tools {
 
 impl Tools {
     fn measure(&mut self, name: &[u8], kind: &Kind) -> Result<(KindFigures, usize), String> {
-        let dictionary = Dictionary::train(&kind.training);
+        let dictionary = Dictionary::train(kind.training.bytes(), kind.training.lengths());
         let mut at = 0;
         let values: Vec<&[u8]> = kind
             .measured

@@ -10,7 +10,9 @@ use crate::dispatch::outcome::{
 use crate::dispatch::output::OUTPUT_SOFT_BYTES;
 use crate::dispatch::progress::{Progress, ValueSource};
 use crate::io::Charge;
-use larder_cache::{Expiry, Found, Hit, KeyHash, Mode, State, Store, StoreOutcome, TagMatch, Touched, Value};
+use larder_cache::{
+    Expanded, Expiry, Found, Hit, KeyHash, Mode, State, Store, StoreOutcome, TagMatch, Touched, Value,
+};
 
 /// Seconds that an item lives which a read created with an expiry in the past: until its first reply is written.
 const CREATED_TTL_S: i64 = 60;
@@ -62,7 +64,7 @@ impl Executor {
         }
     }
 
-    /// Shows an item that is large, or expires within a second, or is a collection.
+    /// Shows an item that is large or compressed, or expires within a second, or is a collection.
     #[inline(never)]
     fn show_unusual(
         &self,
@@ -76,7 +78,8 @@ impl Executor {
             composer.compose(if is_over { GetOutcome::Miss } else { GetOutcome::WrongKind });
             return;
         }
-        match self.shown_value(hit) {
+        let mut room = None;
+        match self.shown_value(hit, &mut room) {
             None => _ = composer.compose(GetOutcome::NoMemory),
             Some((value, source)) => {
                 let tail = composer.compose(GetOutcome::Hit(FoundItem { flags, cas, value }));
@@ -97,11 +100,18 @@ impl Executor {
     }
 
     /// The value of an item as it is shown, and where it comes from if it is large. `None` = there is no memory to
-    /// stream it.
+    /// stream it. `room` is for a value that is compressed.
     #[inline(always)]
-    pub(super) fn shown_value<'h>(&self, hit: &'h Hit<'_>) -> Option<(ItemValue<'h>, Option<ValueSource>)> {
+    pub(super) fn shown_value<'s, 'h>(
+        &'s self,
+        hit: &'h Hit<'_>,
+        room: &'h mut Option<Expanded<'s>>,
+    ) -> Option<(ItemValue<'h>, Option<ValueSource>)> {
         match hit.value() {
             Value::Whole(value) => Some((ItemValue::Whole(value), None)),
+            Value::Compressed(stored) => {
+                Some((ItemValue::Whole(room.insert(self.worker.expand(stored))), None))
+            }
             Value::Chunked { total, .. } => {
                 let source = ValueSource::Memory(self.worker.begin_large_read(hit)?);
                 Some((ItemValue::Streamed { bytes: total }, Some(source)))
@@ -293,9 +303,9 @@ impl Executor {
             ValueWanted::Yes => true,
             ValueWanted::UnlessCas(known) => known != self.shown_cas(hit.cas()),
         };
-        let (mut value, mut source) = (None, None);
+        let (mut value, mut source, mut room) = (None, None, None);
         if wants_value {
-            let Some(shown) = self.shown_value(&hit) else {
+            let Some(shown) = self.shown_value(&hit, &mut room) else {
                 compose(Outcome::Read(ReadOutcome::NoMemoryToShow));
                 return;
             };
@@ -323,6 +333,7 @@ impl Executor {
             token_won,
         })));
         progress.send(source, tail);
+        drop(room);
         if let Some(expiry) = new_expiry(read, created, expiry).filter(|_| before.is_none()) {
             self.touch_shown(key, hash, expiry);
         }

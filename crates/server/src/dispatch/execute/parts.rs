@@ -162,9 +162,13 @@ impl Executor {
         compose: impl FnOnce(Outcome<'_>) -> Tail,
     ) {
         let length = hit.value_bytes() as usize - key.head.len();
-        let copy;
+        let (expanded, copy);
         let (value, _charge) = match hit.value() {
             Value::Whole(value) => (value.get(key.head.len()..).unwrap_or_default(), Charge::default()),
+            Value::Compressed(stored) => {
+                expanded = self.worker.expand(stored);
+                (expanded.get(key.head.len()..).unwrap_or_default(), Charge::default())
+            }
             Value::Chunked { .. } => {
                 let Some(charge) = self.charge(length) else {
                     compose(Outcome::Looked(Looked::NoMemory));
@@ -199,7 +203,8 @@ impl Executor {
             && key.head.is_empty()
             && !progress.in_one_piece
         {
-            match self.shown_value(hit) {
+            let mut room = None;
+            match self.shown_value(hit, &mut room) {
                 None => _ = compose(Outcome::Looked(Looked::NoMemory)),
                 Some((shown, source)) => {
                     let tail = compose(Outcome::Looked(Looked::Value(shown)));
@@ -220,9 +225,9 @@ impl Executor {
         (from, bytes): (usize, usize),
         compose: impl FnOnce(Outcome<'_>) -> Tail,
     ) {
-        if let Value::Whole(value) = hit.value() {
-            let part = value.get(from..from + bytes).unwrap_or_default();
-            compose(Outcome::Looked(Looked::Value(ItemValue::Whole(part))));
+        if !matches!(hit.value(), Value::Chunked { .. }) {
+            let shown = |part: &[u8]| compose(Outcome::Looked(Looked::Value(ItemValue::Whole(part))));
+            _ = self.with_part(hit, from, bytes, shown);
             return;
         }
         let Some(charge) = self.charge(bytes) else {
@@ -255,6 +260,9 @@ impl Executor {
     ) -> Option<R> {
         match hit.value() {
             Value::Whole(value) => Some(f(value.get(from..from + bytes).unwrap_or_default())),
+            Value::Compressed(stored) => {
+                Some(f(self.worker.expand(stored).get(from..from + bytes).unwrap_or_default()))
+            }
             Value::Chunked { .. } => {
                 let _charge = self.charge(bytes)?;
                 let mut part = Vec::with_capacity(bytes);

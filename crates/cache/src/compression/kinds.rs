@@ -1,0 +1,404 @@
+//! Kinds of values, told apart by what their keys begin with, and which dictionary each has.
+//!
+//! A kind with a large part of what passes meet has a dictionary of its own. All others share one, unless their prefixes
+//! may be those of tenants: the length of what one tenant stores would then tell what others do. While there is room for
+//! one dictionary only, it is the shared one.
+//!
+//! A kind whose values do not shrink by a quarter is left alone for longer and longer.
+
+use super::setting::Compress;
+use super::stats::{CompressionStats, DictionaryStats};
+use super::trainer::Training;
+
+use crate::item_store::ItemStore;
+use larder_compression::{DICTIONARY_BYTES_MAX, Dictionary, Samples};
+use larder_item::FOLDED_KEY_BYTES;
+use larder_memory::{ColumnId, ColumnState, DICTIONARIES_MAX};
+use memchr::memchr;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Shorter values are not compressed: they have little to save, and clients ask what the shortest look like.
+pub(crate) const VALUE_BYTES_MIN: usize = 64;
+/// A dictionary takes about four times its bytes: they are there for each way, with tables.
+const DICTIONARY_TIMES: u64 = 4;
+/// Dictionaries take at most this part of the limit, or one is as long as this part of it.
+const LIMIT_SHARE: u64 = 200;
+const LENGTH_SHARE_OF_LIMIT: u64 = 512;
+/// Numbers that are left for dictionaries that no new record needs.
+const OUTGOING_MAX: usize = 4;
+/// Bytes that are trained from, for each byte of the dictionary; and what is taken of one value at most.
+const SAMPLES_TIMES: usize = 8;
+const SAMPLE_BYTES_MAX: usize = 4 << 10;
+/// One value in so many that could be trained from is.
+const SAMPLED_SHARE: u32 = 4;
+/// Kinds that are known at once; the smallest ones make room.
+const KINDS_MAX: usize = 256;
+/// A kind with a sixteenth of what was met lately has a dictionary of its own.
+const OWN_SHARE: u64 = 16;
+/// What was met counts by half after so many bytes.
+const HALVED_AFTER_BYTES: u64 = 256 << 20;
+/// Values that say whether those of a kind shrink, and the fewest of them that have to.
+const TRIES: u32 = 64;
+const SAVED_MIN: u32 = TRIES / 8;
+/// Values of a kind that does not shrink that are left alone the first time; then four times as many, each time.
+const LEFT_ALONE_MIN: u32 = 256;
+const LEFT_ALONE_MAX: u32 = 1 << 20;
+/// The ratio of a dictionary is looked at anew after so many bytes of values. Where it has risen by a fifth, another one
+/// is trained.
+const RATIO_BYTES: u64 = 8 << 20;
+const RATIO_RISE: f64 = 1.2;
+
+/// Who uses a dictionary: a kind, by the hash of its prefix, or all that have none of their own.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Scope(u64);
+
+impl Scope {
+    /// All kinds without a dictionary of their own.
+    const SHARED: Scope = Scope(1);
+    /// Nobody any more.
+    const NOBODY: Scope = Scope(2);
+}
+
+/// What is known of one kind.
+#[derive(Default)]
+struct Kind {
+    /// Bytes of values that were met lately.
+    met_bytes: u64,
+    tried: u32,
+    saved: u32,
+    /// Values that are left alone from now on, and that will be the next time.
+    leave: u32,
+    leave_next: u32,
+}
+
+impl Kind {
+    fn note(&mut self, is_saved: bool) {
+        self.tried += 1;
+        self.saved += u32::from(is_saved);
+        if self.tried == TRIES {
+            if self.saved < SAVED_MIN {
+                self.leave = self.leave_next.max(LEFT_ALONE_MIN);
+                self.leave_next = (self.leave * 4).min(LEFT_ALONE_MAX);
+            } else {
+                self.leave_next = 0;
+            }
+            (self.tried, self.saved) = (0, 0);
+        }
+    }
+}
+
+/// A dictionary that records may need.
+struct Known {
+    number: u8,
+    scope: Scope,
+    made_s: u32,
+    dictionary: Arc<Dictionary>,
+    /// Values that were compressed with it since the start.
+    values: u64,
+    /// Bytes of values since the last look at its ratio, and what they took.
+    plain_bytes: u64,
+    stored_bytes: u64,
+    /// What it was at first, and at the last look.
+    first_ratio: Option<f64>,
+    ratio: Option<f64>,
+}
+
+/// Values that another dictionary is to be trained from.
+struct Collecting {
+    scope: Scope,
+    samples: Samples,
+    bytes_max: usize,
+}
+
+/// The kinds of values, and their dictionaries. The keeper owns it.
+#[derive(Default)]
+pub(crate) struct Kinds {
+    kinds: HashMap<u64, Kind>,
+    met_bytes: u64,
+    known: Vec<Known>,
+    collecting: Option<Collecting>,
+    training: Option<(Scope, Training)>,
+    /// Bytes of values that are met before the shared dictionary is tried anew, after values that did not shrink.
+    shared_rests: u64,
+    offered: u32,
+}
+
+impl Kinds {
+    /// Those of a store, with the dictionaries that an earlier process has left.
+    pub(crate) fn of(store: &ItemStore) -> Kinds {
+        let mut kinds = Kinds::default();
+        for number in 1..DICTIONARIES_MAX {
+            if let Some(dictionary) = store.dictionaries.get(number) {
+                let scope =
+                    store.memory.kept_dictionary(number).map_or(Scope::NOBODY, |(scope, _)| Scope(scope));
+                kinds.known.push(Known::new(number, scope, store.clock.now_s(), dictionary));
+            }
+        }
+        kinds
+    }
+
+    /// The dictionary that a value of this key would be compressed with; `None` = it is left alone.
+    pub(crate) fn choose(&mut self, store: &ItemStore, key: &[u8], value_bytes: usize) -> Option<Choice> {
+        let setting = store.compress.get();
+        if value_bytes < VALUE_BYTES_MIN || key.len() == FOLDED_KEY_BYTES || **setting == Compress::Off {
+            return None;
+        }
+        let (kind, name) = kind_of(store, key);
+        if let Compress::Only(names) = &**setting
+            && !names.iter().any(|wanted| Some(wanted.as_bytes()) == name)
+        {
+            return None;
+        }
+        if let Compress::Modelled(thousandths) = **setting {
+            return Some(Choice { kind, way: Way::Modelled(thousandths) });
+        }
+        let number = self.number_for(kind, store.compress.may_share())?;
+        let known = self.kinds.get_mut(&kind)?;
+        if known.leave > 0 {
+            known.leave -= 1;
+            return None;
+        }
+        let of = self.known.iter().find(|known| known.number == number)?;
+        Some(Choice { kind, way: Way::Dictionary(number, of.dictionary.clone()) })
+    }
+
+    fn number_for(&self, kind: u64, may_share: bool) -> Option<u8> {
+        let of =
+            |scope: Scope| self.known.iter().rfind(|known| known.scope == scope).map(|known| known.number);
+        of(Scope(kind)).or_else(|| may_share.then(|| of(Scope::SHARED))?)
+    }
+
+    /// Whether new records need this dictionary no more.
+    pub(crate) fn is_outgoing(&self, number: u8) -> bool {
+        self.known.iter().any(|known| known.number == number && known.scope == Scope::NOBODY)
+    }
+
+    /// What came of a choice: the bytes of a value, and those that are stored; `None` = it does not shrink.
+    pub(crate) fn note(&mut self, choice: &Choice, plain_bytes: usize, stored_bytes: Option<usize>) {
+        if let Some(kind) = self.kinds.get_mut(&choice.kind) {
+            kind.note(stored_bytes.is_some());
+        }
+        let Way::Dictionary(number, _) = choice.way else { return };
+        let Some(known) = self.known.iter_mut().find(|known| known.number == number) else { return };
+        if let Some(stored) = stored_bytes {
+            known.values += 1;
+            known.plain_bytes += plain_bytes as u64;
+            known.stored_bytes += stored as u64;
+        }
+        if known.plain_bytes >= RATIO_BYTES {
+            let ratio = known.stored_bytes as f64 / known.plain_bytes as f64;
+            known.first_ratio.get_or_insert(ratio);
+            known.ratio = Some(ratio);
+            (known.plain_bytes, known.stored_bytes) = (0, 0);
+        }
+    }
+
+    /// A pass has met a live item with a plain value: it may be trained from.
+    pub(crate) fn meet(&mut self, store: &ItemStore, key: &[u8], value: &[u8]) {
+        let (kind, _) = kind_of(store, key);
+        if self.kinds.len() >= KINDS_MAX && !self.kinds.contains_key(&kind) {
+            self.forget_smallest();
+        }
+        let bytes = value.len() as u64;
+        self.met_bytes += bytes;
+        self.shared_rests = self.shared_rests.saturating_sub(bytes);
+        let known = self.kinds.entry(kind).or_default();
+        known.met_bytes += bytes;
+        let is_left_alone = known.leave > 0;
+        if self.met_bytes >= HALVED_AFTER_BYTES {
+            self.met_bytes /= 2;
+            self.kinds.values_mut().for_each(|kind| kind.met_bytes /= 2);
+        }
+        self.offered = self.offered.wrapping_add(1);
+        if is_left_alone || value.len() < VALUE_BYTES_MIN || !self.offered.is_multiple_of(SAMPLED_SHARE) {
+            return;
+        }
+        let has_own = self.known.iter().any(|known| known.scope == Scope(kind));
+        let Some(collecting) = &mut self.collecting else { return };
+        if collecting.scope == Scope(kind) || collecting.scope == Scope::SHARED && !has_own {
+            collecting.samples.offer(value);
+            if collecting.samples.bytes().len() + SAMPLE_BYTES_MAX >= collecting.bytes_max {
+                self.train();
+            }
+        }
+    }
+
+    fn forget_smallest(&mut self) {
+        let smallest = self.kinds.iter().min_by_key(|(_, kind)| kind.met_bytes).map(|(hash, _)| *hash);
+        if let Some(hash) = smallest {
+            self.kinds.remove(&hash);
+        }
+    }
+
+    fn train(&mut self) {
+        if let Some(Collecting { scope, samples, .. }) = self.collecting.take() {
+            self.training = Training::begin(samples).map(|training| (scope, training));
+        }
+    }
+
+    /// From time to time: takes in a dictionary that was trained, begins to collect for the next one, and forgets those
+    /// that no record needs.
+    pub(crate) fn tend(&mut self, store: &ItemStore) {
+        if !matches!(**store.compress.get(), Compress::Auto | Compress::Only(_)) {
+            self.collecting = None;
+            return;
+        }
+        if let Some((scope, training)) = self.training.take_if(|(_, training)| training.is_over()) {
+            match training.end() {
+                Some(dictionary) => self.take_in(store, scope, dictionary),
+                None if scope == Scope::SHARED => self.shared_rests = (self.met_bytes * 4).max(RATIO_BYTES),
+                None => {
+                    if let Some(kind) = self.kinds.get_mut(&scope.0) {
+                        kind.leave = LEFT_ALONE_MAX;
+                    }
+                }
+            }
+        }
+        self.forget_unneeded(store);
+        if self.collecting.is_none() && self.training.is_none() {
+            self.collecting = self.next_scope(store).map(|scope| {
+                let length = (store.memory.limit_bytes() / LENGTH_SHARE_OF_LIMIT) as usize;
+                let bytes_max = SAMPLES_TIMES * length.min(DICTIONARY_BYTES_MAX);
+                let samples = Samples::new(usize::MAX, bytes_max, SAMPLE_BYTES_MAX, 1);
+                Collecting { scope, samples, bytes_max }
+            });
+        }
+    }
+
+    /// Who needs another dictionary most.
+    fn next_scope(&self, store: &ItemStore) -> Option<Scope> {
+        let may_share = store.compress.may_share();
+        let length =
+            (store.memory.limit_bytes() / LENGTH_SHARE_OF_LIMIT).clamp(1, DICTIONARY_BYTES_MAX as u64);
+        let of_limit = store.memory.limit_bytes() / LIMIT_SHARE / (length * DICTIONARY_TIMES);
+        let most = (of_limit as usize).clamp(1, usize::from(DICTIONARIES_MAX) - 1 - OUTGOING_MAX);
+        let in_use = self.known.iter().filter(|known| known.scope != Scope::NOBODY).count();
+        if self.known.len() >= most + OUTGOING_MAX || self.met_bytes == 0 {
+            return None;
+        }
+        let has = |scope: Scope| self.known.iter().any(|known| known.scope == scope);
+        if may_share && !has(Scope::SHARED) && self.shared_rests == 0 {
+            return Some(Scope::SHARED);
+        }
+        let worse = self.known.iter().find(|known| match (known.first_ratio, known.ratio) {
+            (Some(first), Some(now)) => known.scope != Scope::NOBODY && now > first * RATIO_RISE,
+            _ => false,
+        });
+        if let Some(known) = worse {
+            return Some(known.scope);
+        }
+        let candidates = self.kinds.iter().filter(|(hash, kind)| {
+            kind.leave == 0 && kind.met_bytes * OWN_SHARE >= self.met_bytes && !has(Scope(**hash))
+        });
+        let largest = candidates.max_by_key(|(_, kind)| kind.met_bytes).map(|(hash, _)| Scope(*hash));
+        // One kind alone needs no dictionary beside the shared one.
+        let is_alone =
+            may_share && largest.is_some_and(|scope| self.kinds[&scope.0].met_bytes * 8 > self.met_bytes * 7);
+        largest.filter(|_| in_use < most && !is_alone)
+    }
+
+    fn take_in(&mut self, store: &ItemStore, scope: Scope, dictionary: Dictionary) {
+        let is_free = |number: &u8| !self.known.iter().any(|known| known.number == *number);
+        let Some(number) = (1..DICTIONARIES_MAX).find(is_free) else { return };
+        // Before the first record that needs it.
+        if let Err(error) = store.memory.keep_dictionary(number, scope.0, dictionary.bytes()) {
+            tracing::warn!("a dictionary cannot be kept ({error}): values of its kind stay plain");
+            return;
+        }
+        let dictionary = Arc::new(dictionary);
+        store.dictionaries.set(number, Some(dictionary.clone()));
+        for known in self.known.iter_mut().filter(|known| known.scope == scope) {
+            known.scope = Scope::NOBODY;
+        }
+        self.known.push(Known::new(number, scope, store.clock.now_s(), dictionary));
+        self.account(store);
+    }
+
+    /// Forgets dictionaries that nobody uses and no record needs.
+    fn forget_unneeded(&mut self, store: &ItemStore) {
+        if !self.known.iter().any(|known| known.scope == Scope::NOBODY) {
+            return;
+        }
+        let columns = (0..store.memory.columns_mapped()).map(|id| store.memory.column(ColumnId(id)));
+        let needed = columns
+            .filter(|column| !matches!(column.state(), ColumnState::Absent | ColumnState::Free))
+            .fold(0, |needed, column| needed | column.dictionaries());
+        let before = self.known.len();
+        self.known.retain(|known| {
+            let stays = known.scope != Scope::NOBODY || needed >> known.number & 1 != 0;
+            if !stays {
+                store.dictionaries.set(known.number, None);
+            }
+            stays
+        });
+        if self.known.len() < before {
+            self.account(store);
+        }
+    }
+
+    /// What dictionaries take is not there for columns.
+    fn account(&self, store: &ItemStore) {
+        store.limits.set_dictionaries_bytes(store.dictionaries.bytes());
+        store.share_out();
+    }
+
+    /// What is known of each dictionary.
+    pub(crate) fn describe(&self) -> CompressionStats {
+        let of = |known: &Known| DictionaryStats {
+            number: known.number,
+            is_outgoing: known.scope == Scope::NOBODY,
+            is_shared: known.scope == Scope::SHARED,
+            bytes: known.dictionary.bytes().len() as u64,
+            made_s: known.made_s,
+            values: known.values,
+            ratio: known.ratio.or_else(|| known.ratio_so_far()).map_or(0.0, |ratio| 1.0 / ratio),
+            items: 0,
+        };
+        CompressionStats {
+            is_training: self.training.is_some(),
+            dictionaries: self.known.iter().map(of).collect(),
+            ..CompressionStats::default()
+        }
+    }
+}
+
+impl Known {
+    fn new(number: u8, scope: Scope, made_s: u32, dictionary: Arc<Dictionary>) -> Known {
+        Known {
+            number,
+            scope,
+            made_s,
+            dictionary,
+            values: 0,
+            plain_bytes: 0,
+            stored_bytes: 0,
+            first_ratio: None,
+            ratio: None,
+        }
+    }
+
+    fn ratio_so_far(&self) -> Option<f64> {
+        (self.plain_bytes > 0).then(|| self.stored_bytes as f64 / self.plain_bytes as f64)
+    }
+}
+
+/// How a value is to be compressed.
+pub(crate) struct Choice {
+    kind: u64,
+    pub(crate) way: Way,
+}
+
+/// With which dictionary.
+pub(crate) enum Way {
+    Dictionary(u8, Arc<Dictionary>),
+    /// None: it is taken for granted that it shrinks to so many thousandths.
+    Modelled(u16),
+}
+
+/// The kind of the value of a key, as the hash of what stands before the first delimiter; and that itself.
+fn kind_of<'k>(store: &ItemStore, key: &'k [u8]) -> (u64, Option<&'k [u8]>) {
+    let name = memchr(store.compress.delimiter, key).map(|end| &key[..end]);
+    // Small numbers are scopes of another sort.
+    (name.map_or(0, |name| store.hasher.hash(name).0 | 1 << 63), name)
+}
