@@ -96,7 +96,12 @@ impl Cache {
             + SizingCurves::bytes_for(options.limit_bytes, options.workers, demoter.is_some());
         let store = ItemStore::new(&options, needs, kept_bytes)?;
         let policy = temperature.build_on(options.device);
-        let keeper = KeeperHandle::new(&store, policy, temperature.logs_all());
+        let note = demoter.as_ref().map(|demoter| demoter.note().clone());
+        if let Some(note) = &note {
+            store.dictionaries.take_in(note.dictionaries());
+            store.limits.set_dictionaries_bytes(store.dictionaries.bytes());
+        }
+        let keeper = KeeperHandle::new(&store, policy, temperature.logs_all(), note);
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(RECOVERY_THREADS_MAX);
         let recovered = recover(&store, threads, |column| keeper.sealed(column));
         store.note_for_later();

@@ -16,7 +16,7 @@ mod setting;
 mod stats;
 mod trainer;
 
-pub(crate) use dictionaries::{Dictionaries, Expander};
+pub(crate) use dictionaries::{Dictionaries, Expander, Owned};
 pub(crate) use kinds::{Kinds, VALUE_BYTES_MIN, Way};
 pub(crate) use setting::CompressSetting;
 pub use setting::{Compress, check_compress};

@@ -8,14 +8,16 @@
 //! [`Levels`] is what the callers hold: the store, and the [`Demoter`] if there is a flash tier.
 
 use crate::admission::{Admission, Admitted, Offered};
+use crate::compression::Expander;
 use crate::counters::{Counters, Totals};
 use crate::flash_level::{Exclusive, FlashLevel, to_unix_s};
 use crate::item_store::Destination;
 use crate::item_store::{ItemStore, Life};
+use crate::note::FlashNote;
 use crate::penalties::remembered;
 use larder_flash::{Commit, Flash, FlashItem, Put, Recover};
 use larder_item::{Extension, FlashState, KeyHash, Location, PrefixesFull, State};
-use larder_memory::{Guard, Item, Value};
+use larder_memory::{Compressed, Guard, Item, Value};
 use std::borrow::Cow;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
@@ -40,12 +42,14 @@ pub(crate) struct Levels<'a> {
 }
 
 /// An item whose entry is about to be removed.
-pub(crate) struct Leaving {
+pub(crate) struct Leaving<'a> {
     pub(crate) hash: KeyHash,
     pub(crate) at: Location,
     /// Warmth of its entry.
     pub(crate) warmth: u8,
     pub(crate) parts: SentParts,
+    /// What its value was compressed to, with a dictionary that lies beside the items on flash.
+    pub(crate) compressed: Option<&'a [u8]>,
 }
 
 /// What became of the parts of a long value after the first one, which are sent before the bucket is locked.
@@ -80,7 +84,7 @@ impl Levels<'_> {
     /// request: puts the item on flash if it is live and worth a write, and otherwise makes sure that nothing older is
     /// found there.
     #[inline]
-    pub(crate) fn leave(&self, guard: &Guard<'_>, leaving: &Leaving, counters: &Counters) {
+    pub(crate) fn leave(&self, guard: &Guard<'_>, leaving: &Leaving<'_>, counters: &Counters) {
         match self.demoter {
             Some(demoter) => demoter.leave(self, guard, leaving, counters),
             None if self.store.leaving.is_told() => {
@@ -118,7 +122,12 @@ impl Levels<'_> {
 
     /// Where a live item may leave memory only for flash, as [`Levels::leave`]. Returns false if flash does not take
     /// it: then it has to stay.
-    pub(crate) fn leave_for_flash(&self, guard: &Guard<'_>, leaving: &Leaving, counters: &Counters) -> bool {
+    pub(crate) fn leave_for_flash(
+        &self,
+        guard: &Guard<'_>,
+        leaving: &Leaving<'_>,
+        counters: &Counters,
+    ) -> bool {
         self.demoter.is_some_and(|demoter| demoter.take_over(self.store, guard, leaving, counters))
     }
 
@@ -185,6 +194,7 @@ impl Levels<'_> {
 /// Sends items to flash, and decides which of them are worth a write.
 pub(crate) struct Demoter {
     flash: Arc<Flash>,
+    note: Arc<FlashNote>,
     is_lazy: bool,
     has_journal: bool,
     /// How long a store waits for a device that is behind, in milliseconds.
@@ -202,6 +212,7 @@ impl Demoter {
     /// A demoter for the tier of `level`.
     pub(crate) fn new(level: FlashLevel) -> Demoter {
         Demoter {
+            note: Arc::new(FlashNote::new(level.flash.clone())),
             flash: level.flash,
             is_lazy: level.exclusive == Exclusive::Lazy,
             has_journal: level.recover == Recover::Journal,
@@ -216,6 +227,11 @@ impl Demoter {
     #[inline]
     pub(crate) fn flash(&self) -> &Arc<Flash> {
         &self.flash
+    }
+
+    /// What lies beside the items on flash.
+    pub(crate) fn note(&self) -> &Arc<FlashNote> {
+        &self.note
     }
 
     /// Whether a promoted item stays on flash.
@@ -327,10 +343,11 @@ impl Demoter {
             return SentParts::None;
         }
         let warmth = store.index.warmth_at(hash, at).unwrap_or(0);
-        if store.leaving.may_lose() && !self.is_admitted(levels, hash, &item, warmth, counters) {
+        let offered = offered(store, hash, &item, warmth, None);
+        if store.leaving.may_lose() && !self.is_admitted(levels, &item, &offered, counters) {
             return SentParts::Refused(at);
         }
-        if self.put_parts(guard, hash, &item) == Put::Stored {
+        if self.put_parts(store, guard, hash, &item) == Put::Stored {
             SentParts::Sent(at)
         } else {
             self.shed(store, hash, &item, warmth, counters);
@@ -338,7 +355,7 @@ impl Demoter {
         }
     }
 
-    fn leave(&self, levels: &Levels<'_>, guard: &Guard<'_>, leaving: &Leaving, counters: &Counters) {
+    fn leave(&self, levels: &Levels<'_>, guard: &Guard<'_>, leaving: &Leaving<'_>, counters: &Counters) {
         self.leave_after(levels, guard, leaving, counters, || {});
     }
 
@@ -349,7 +366,7 @@ impl Demoter {
         &self,
         levels: &Levels<'_>,
         guard: &Guard<'_>,
-        leaving: &Leaving,
+        leaving: &Leaving<'_>,
         counters: &Counters,
         meanwhile: impl FnOnce(),
     ) {
@@ -377,7 +394,7 @@ impl Demoter {
         &self,
         levels: &Levels<'_>,
         guard: &Guard<'_>,
-        leaving: &Leaving,
+        leaving: &Leaving<'_>,
         item: &Item<'_>,
         counters: &Counters,
     ) -> (bool, Destination) {
@@ -397,12 +414,13 @@ impl Demoter {
                 return (is_right, Destination::Nowhere);
             }
             _ => {
-                if !self.is_admitted(levels, leaving.hash, item, leaving.warmth, counters) {
+                let offered = offered(store, leaving.hash, item, leaving.warmth, leaving.compressed);
+                if !self.is_admitted(levels, item, &offered, counters) {
                     return (is_right, Destination::Nowhere);
                 }
             }
         }
-        if self.put_first(store, guard, leaving.hash, item) == Put::Stored {
+        if self.put_first(store, guard, leaving.hash, item, leaving.compressed) == Put::Stored {
             counters.demoted.add(1);
             return (true, Destination::Flash);
         }
@@ -415,7 +433,7 @@ impl Demoter {
         &self,
         store: &ItemStore,
         guard: &Guard<'_>,
-        leaving: &Leaving,
+        leaving: &Leaving<'_>,
         counters: &Counters,
     ) -> bool {
         let item = guard.item(leaving.at);
@@ -426,7 +444,8 @@ impl Demoter {
         }
         let is_whole = item.value_bytes() as usize <= self.flash.part_bytes_max();
         let may_put = is_whole || leaving.parts == SentParts::Sent(leaving.at);
-        if !may_put || self.put_first(store, guard, leaving.hash, &item) != Put::Stored {
+        let put = || self.put_first(store, guard, leaving.hash, &item, leaving.compressed);
+        if !may_put || put() != Put::Stored {
             counters.demotions_shed.add(1);
             return false;
         }
@@ -448,22 +467,20 @@ impl Demoter {
     fn is_admitted(
         &self,
         levels: &Levels<'_>,
-        hash: KeyHash,
         item: &Item<'_>,
-        warmth: u8,
+        offered: &Offered,
         counters: &Counters,
     ) -> bool {
         let store = levels.store;
-        let offered = offered(store, hash, item, warmth);
         // Where the keeper waits for the device, every item finds room.
         let room =
             if levels.is_urgent { self.flash.room(offered.bytes) } else { self.flash.room_of_all_buffers() };
         let mut admission = self.admission.lock().expect("no panic under this lock");
-        let admitted = admission.judge(&offered, store.worth.get(), room, store.clock.now_s());
+        let admitted = admission.judge(offered, store.worth.get(), room, store.clock.now_s());
         drop(admission);
         match admitted {
             Admitted::Yes => {}
-            Admitted::Outranked => self.count_shed(item, warmth, counters),
+            Admitted::Outranked => self.count_shed(item, offered.warmth, counters),
             Admitted::NeverRead | Admitted::First | Admitted::OverBudget => {
                 counters.admission_rejected.add(1);
             }
@@ -473,7 +490,7 @@ impl Demoter {
 
     /// Flash had no room for an item that was admitted.
     fn shed(&self, store: &ItemStore, hash: KeyHash, item: &Item<'_>, warmth: u8, counters: &Counters) {
-        let offered = offered(store, hash, item, warmth);
+        let offered = offered(store, hash, item, warmth, None);
         // Some parts of a long value may be written, though nothing finds them.
         let was_written = item.value_bytes() as usize > self.flash.part_bytes_max();
         let mut admission = self.admission.lock().expect("no panic under this lock");
@@ -516,30 +533,44 @@ impl Demoter {
 
     /// Puts all parts of an item, without asking admission. The first part goes last: it makes the others findable.
     pub(crate) fn put(&self, store: &ItemStore, guard: &Guard<'_>, hash: KeyHash, item: &Item<'_>) -> Put {
-        match self.put_parts(guard, hash, item) {
-            Put::Stored => self.put_first(store, guard, hash, item),
+        match self.put_parts(store, guard, hash, item) {
+            Put::Stored => self.put_first(store, guard, hash, item, None),
             refused => refused,
         }
     }
 
-    /// Puts an item whose value is one part, or the first part of a long value.
-    fn put_first(&self, store: &ItemStore, guard: &Guard<'_>, hash: KeyHash, item: &Item<'_>) -> Put {
-        let value = match item.value() {
-            Value::Whole(value) => Cow::Borrowed(value),
-            Value::Compressed(_) => Cow::Borrowed(&[][..]),
-            Value::Chunked { first, total } => {
+    /// Puts an item whose value is one part, or the first part of a long value; or what its value was `compressed` to.
+    fn put_first(
+        &self,
+        store: &ItemStore,
+        guard: &Guard<'_>,
+        hash: KeyHash,
+        item: &Item<'_>,
+        compressed: Option<&[u8]>,
+    ) -> Put {
+        let (total, part_bytes_max) = (item.value_bytes() as usize, self.flash.part_bytes_max());
+        let compressed = compressed.or_else(|| self.stored_compressed(store, item));
+        let value = match (compressed, item.value()) {
+            (Some(stored), _) => Cow::Borrowed(stored),
+            (None, Value::Chunked { first, .. }) => {
                 let mut chunks = ChunkReader::new(guard, first);
-                Cow::Owned(chunks.take((total as usize).min(self.flash.part_bytes_max())))
+                Cow::Owned(chunks.take(total.min(part_bytes_max)))
             }
+            (None, _) => match whole(store, item) {
+                Some(value) => value,
+                None => return Put::Shed,
+            },
         };
         let expiry = item.expiry();
-        let extension = Extension { early_ms: expiry.early_ms(), kind: item.kind(), is_compressed: false };
+        let is_compressed = compressed.is_some();
+        let extension = Extension { early_ms: expiry.early_ms(), kind: item.kind(), is_compressed };
+        let value_bytes = if is_compressed { value.len() } else { total };
         self.flash.put(
             hash,
             &FlashItem {
                 key: item.key(),
-                value: &value,
-                value_bytes: item.value_bytes().into(),
+                value: &value[..value.len().min(part_bytes_max)],
+                value_bytes: value_bytes as u64,
                 flags: item.flags(),
                 expires_unix_s: to_unix_s(&store.clock, expiry),
                 cas: item.cas(),
@@ -548,15 +579,23 @@ impl Demoter {
         )
     }
 
+    /// What is stored of a compressed value, if it can go to flash as it is.
+    fn stored_compressed<'g>(&self, store: &ItemStore, item: &Item<'g>) -> Option<&'g [u8]> {
+        let Value::Compressed(value) = item.value() else { return None };
+        let fits = value.plain_bytes as usize <= self.flash.part_bytes_max();
+        (fits && store.dictionaries.is_on_flash(value.dictionary)).then_some(value.stored)
+    }
+
     /// Puts the parts of a long value after the first one.
-    fn put_parts(&self, guard: &Guard<'_>, hash: KeyHash, item: &Item<'_>) -> Put {
+    fn put_parts(&self, store: &ItemStore, guard: &Guard<'_>, hash: KeyHash, item: &Item<'_>) -> Put {
         let part_bytes = self.flash.part_bytes_max();
         let total = item.value_bytes() as usize;
         let (key, cas) = (item.key(), item.cas());
         let parts = 1..total.div_ceil(part_bytes).max(1);
         match item.value() {
-            Value::Compressed(_) => {}
-            Value::Whole(value) => {
+            _ if parts.is_empty() => {}
+            Value::Whole(_) | Value::Compressed(_) => {
+                let Some(value) = whole(store, item) else { return Put::Shed };
                 for part in parts {
                     let bytes = &value[part * part_bytes..total.min((part + 1) * part_bytes)];
                     if self.flash.put_part(hash, key, cas, part as u32, bytes) == Put::Shed {
@@ -579,6 +618,19 @@ impl Demoter {
     }
 }
 
+/// The whole value of an item that has no chunks. `None` = it cannot be expanded.
+fn whole<'g>(store: &ItemStore, item: &Item<'g>) -> Option<Cow<'g, [u8]>> {
+    match item.value() {
+        Value::Whole(value) => Some(Cow::Borrowed(value)),
+        Value::Compressed(stored) => {
+            let mut value = Vec::new();
+            let is_read = Expander::default().expand(&store.dictionaries, stored, &mut value);
+            is_read.then_some(Cow::Owned(value))
+        }
+        Value::Chunked { .. } => None,
+    }
+}
+
 /// Whether nothing that flash has of the key of an item that is over can be served any more.
 pub(crate) fn is_over_on_flash(life: Life, item: &Item<'_>) -> bool {
     match life {
@@ -591,15 +643,21 @@ pub(crate) fn is_over_on_flash(life: Life, item: &Item<'_>) -> bool {
 }
 
 /// What admission asks of an item that leaves memory.
-fn offered(store: &ItemStore, hash: KeyHash, item: &Item<'_>, warmth: u8) -> Offered {
+fn offered(
+    store: &ItemStore,
+    hash: KeyHash,
+    item: &Item<'_>,
+    warmth: u8,
+    compressed: Option<&[u8]>,
+) -> Offered {
+    let value_bytes = match (compressed, item.value()) {
+        (Some(stored), _) | (None, Value::Compressed(Compressed { stored, .. })) => stored.len() as u64,
+        _ => item.value_bytes().into(),
+    };
+    let bytes = item.key().len() as u64 + value_bytes;
     let state = item.state();
     let subclass = remembered(state).unwrap_or(store.counters.unknown_penalty());
-    Offered { hash, bytes: bytes_of(item), warmth, fetched: state.has(State::FETCHED), subclass }
-}
-
-/// Bytes of key and value.
-fn bytes_of(item: &Item<'_>) -> u64 {
-    item.key().len() as u64 + u64::from(item.value_bytes())
+    Offered { hash, bytes, warmth, fetched: state.has(State::FETCHED), subclass }
 }
 
 /// Reads the bytes of a chain of chunks one after another.
@@ -697,7 +755,7 @@ mod tests {
         let mut bucket = store.index.lock(hash);
         let found = bucket.entries().next().expect("the item is in memory");
         let at = found.entry.location;
-        let leaving = Leaving { hash, at, warmth: 0, parts: SentParts::None };
+        let leaving = Leaving { hash, at, warmth: 0, parts: SentParts::None, compressed: None };
         demoter.leave_after(&cache.levels(), &guard, &leaving, store.counters.keeper(), || meanwhile(&cache));
         bucket.remove(&found);
         drop(bucket);

@@ -332,8 +332,13 @@ impl Flash {
         self.meta.note()
     }
 
-    /// Notes what the owner of the items wants to find beside them after a restart, up to 256 bytes. Durable when this
-    /// returns; where that is not possible, all items are dropped.
+    /// The longest note, in bytes: 256 at least.
+    pub fn note_bytes_max(&self) -> usize {
+        self.meta.note_bytes_max()
+    }
+
+    /// Notes what the owner of the items wants to find beside them after a restart, up to [`Flash::note_bytes_max`]
+    /// bytes. Durable when this returns; where that is not possible, all items are dropped.
     pub fn set_note(&self, note: &[u8]) {
         self.meta.set_note(note);
         self.write_state("a note");

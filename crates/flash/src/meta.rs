@@ -49,7 +49,7 @@ use crate::device::{Device, DeviceError, PAGE_BYTES, ZoneId};
 use crate::error::FlashError;
 use crate::options::Recover;
 use arc_swap::ArcSwap;
-use frame::{Body, Frame, LogState, NOTE_BYTES_MAX};
+use frame::{Body, Frame, LogState, NOTE_BYTES};
 use journal::{Batch, Journal, Snapshot};
 use larder_item::{PREFIX_TABLE_BYTES_MAX, PrefixFloors, PrefixesFull};
 use open::{Found, RESERVE};
@@ -68,6 +68,8 @@ const ROUND_GAP: u64 = 1 << 16;
 const SESSION_SEQUENCES: u64 = 1 << 40;
 /// Deleted prefixes take a sixteenth of a meta zone at most.
 const PREFIXES_SHARE: u64 = 16;
+/// A note takes an eighth of a meta zone at most.
+const NOTE_SHARE: u64 = 8;
 /// Journal records in force take a quarter of a meta zone before segments are sealed early.
 const JOURNAL_SHARE: u64 = 4;
 /// How long [`MetaLog::wait_and_tend`] waits for a segment to become durable when the records in force do not fit.
@@ -310,11 +312,19 @@ impl MetaLog {
         self.note.lock().expect("no panic under this lock").clone()
     }
 
-    /// Notes what the owner of the items wants to find beside them, up to [`NOTE_BYTES_MAX`] bytes. It is durable after
-    /// the next [`MetaLog::write_state_now`].
+    /// Notes what the owner of the items wants to find beside them, up to [`MetaLog::note_bytes_max`] bytes. It is durable
+    /// after the next [`MetaLog::write_state_now`].
     pub(crate) fn set_note(&self, note: &[u8]) {
-        debug_assert!(note.len() <= NOTE_BYTES_MAX);
+        debug_assert!(note.len() <= self.note_bytes_max());
         *self.note.lock().expect("no panic under this lock") = note.to_vec();
+    }
+
+    /// The longest note, in bytes: an eighth of a meta zone, or as much as leaves room for what else there may be.
+    pub(crate) fn note_bytes_max(&self) -> usize {
+        let (zones, zone_bytes) = (self.writer().zones.len() as u64, self.zone_pages * PAGE_BYTES as u64);
+        let halves = std::iter::successors(Some((zone_bytes / NOTE_SHARE) as usize), |bytes| Some(bytes / 2));
+        let mut sizes = halves.take_while(|bytes| *bytes > NOTE_BYTES);
+        sizes.find(|bytes| holds_bounds(zones, zone_bytes, *bytes)).unwrap_or(NOTE_BYTES)
     }
 
     /// Makes the floors of deleted prefixes and the note durable.
@@ -536,7 +546,8 @@ impl MetaLog {
     /// Pages of a state with the bounds of all zones and `in_force` bytes of journal records.
     fn state_pages_max(&self, writer: &Writer, in_force: usize) -> u64 {
         let entries = writer.zones.len() * ZoneBounds::ENTRIES_MAX + self.ranges.count();
-        let others = in_force + frame::prefixes_bytes(&self.prefixes()) + NOTE_BYTES_MAX;
+        let note_bytes = self.note.lock().expect("no panic under this lock").len().max(NOTE_BYTES);
+        let others = in_force + frame::prefixes_bytes(&self.prefixes()) + note_bytes;
         frame::pages_for(frame::state_bytes(entries, others)) as u64
     }
 
@@ -680,16 +691,16 @@ impl MetaLog {
 
 /// The most bytes that deleted prefixes take of a meta zone of this length, beside a note.
 fn prefixes_bytes_max(zone_bytes: u64) -> usize {
-    ((zone_bytes / PREFIXES_SHARE) as usize).min(PREFIX_TABLE_BYTES_MAX).saturating_sub(NOTE_BYTES_MAX)
+    ((zone_bytes / PREFIXES_SHARE) as usize).min(PREFIX_TABLE_BYTES_MAX).saturating_sub(NOTE_BYTES)
 }
 
 /// Whether a state with the bounds of `zones` zones of this length leaves a page of its zone, whatever ranges and
-/// prefixes were dropped, and beside as many journal records as there may be before segments are sealed early. In a
-/// smaller zone, commits could wait for ever.
-fn holds_bounds(zones: u64, zone_bytes: u64) -> bool {
+/// prefixes were dropped, and beside a note of this length and as many journal records as there may be before segments
+/// are sealed early. In a smaller zone, commits could wait for ever.
+fn holds_bounds(zones: u64, zone_bytes: u64, note_bytes: usize) -> bool {
     let ranges = RangeFloors::ranges_for(zone_bytes) as u64;
     let entries = zones * ZoneBounds::ENTRIES_MAX as u64 + ranges;
-    let others = zone_bytes / JOURNAL_SHARE + (prefixes_bytes_max(zone_bytes) + NOTE_BYTES_MAX) as u64;
+    let others = zone_bytes / JOURNAL_SHARE + (prefixes_bytes_max(zone_bytes) + note_bytes) as u64;
     let pages = frame::pages_for(frame::state_bytes(entries as usize, others as usize)) as u64;
     pages < zone_bytes / PAGE_BYTES as u64
 }

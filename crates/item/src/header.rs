@@ -348,6 +348,11 @@ impl FlashState {
         State::from_flash_byte(self.0 as u8)
     }
 
+    /// The same of an item whose value is stored compressed, or not.
+    pub fn compressed(self, is_compressed: bool) -> FlashState {
+        FlashState::of(self.state(), Extension { is_compressed, ..self.extension() })
+    }
+
     /// The extension of an item that comes from flash.
     pub fn extension(self) -> Extension {
         Extension::from_bits(self.0 >> 8)

@@ -6,9 +6,11 @@
 //!
 //! A kind whose values do not shrink by a quarter is left alone for longer and longer.
 
+use super::Owned;
 use super::setting::Compress;
 use super::stats::{CompressionStats, DictionaryStats};
-use super::trainer::Training;
+use super::trainer::{Trained, Training};
+use crate::note::FlashNote;
 
 use crate::item_store::ItemStore;
 use larder_compression::{DICTIONARY_BYTES_MAX, Dictionary, Samples};
@@ -118,7 +120,9 @@ pub(crate) struct Kinds {
     met_bytes: u64,
     known: Vec<Known>,
     collecting: Option<Collecting>,
-    training: Option<(Scope, Training)>,
+    training: Option<Training>,
+    /// Where dictionaries lie beside items on flash.
+    note: Option<Arc<FlashNote>>,
     /// Bytes of values that are met before the shared dictionary is tried anew, after values that did not shrink.
     shared_rests: u64,
     offered: u32,
@@ -126,16 +130,22 @@ pub(crate) struct Kinds {
 
 impl Kinds {
     /// Those of a store, with the dictionaries that an earlier process has left.
-    pub(crate) fn of(store: &ItemStore) -> Kinds {
-        let mut kinds = Kinds::default();
+    pub(crate) fn of(store: &ItemStore, note: Option<Arc<FlashNote>>) -> Kinds {
+        let mut kinds = Kinds { note, ..Kinds::default() };
         for number in 1..DICTIONARIES_MAX {
-            if let Some(dictionary) = store.dictionaries.get(number) {
-                let scope =
-                    store.memory.kept_dictionary(number).map_or(Scope::NOBODY, |(scope, _)| Scope(scope));
-                kinds.known.push(Known::new(number, scope, store.clock.now_s(), dictionary));
+            if let Some(owned) = store.dictionaries.get(number) {
+                kinds.know(store, number, owned);
             }
         }
         kinds
+    }
+
+    fn know(&mut self, store: &ItemStore, number: u8, owned: Owned) {
+        let scope = Scope(owned.owner);
+        for known in self.known.iter_mut().filter(|known| known.scope == scope) {
+            known.scope = Scope::NOBODY;
+        }
+        self.known.push(Known::new(number, scope, store.clock.now_s(), owned.dictionary));
     }
 
     /// The dictionary that a value of this key would be compressed with; `None` = it is left alone.
@@ -232,8 +242,10 @@ impl Kinds {
     }
 
     fn train(&mut self) {
-        if let Some(Collecting { scope, samples, .. }) = self.collecting.take() {
-            self.training = Training::begin(samples).map(|training| (scope, training));
+        let is_free = |number: &u8| !self.known.iter().any(|known| known.number == *number);
+        let number = (1..DICTIONARIES_MAX).find(is_free);
+        if let (Some(number), Some(Collecting { scope, samples, .. })) = (number, self.collecting.take()) {
+            self.training = Training::begin(samples, number, scope.0, self.note.clone());
         }
     }
 
@@ -244,9 +256,10 @@ impl Kinds {
             self.collecting = None;
             return;
         }
-        if let Some((scope, training)) = self.training.take_if(|(_, training)| training.is_over()) {
+        if let Some(training) = self.training.take_if(|training| training.is_over()) {
+            let (number, scope) = (training.number, Scope(training.owner));
             match training.end() {
-                Some(dictionary) => self.take_in(store, scope, dictionary),
+                Some(trained) => self.take_in(store, number, trained),
                 None if scope == Scope::SHARED => self.shared_rests = (self.met_bytes * 4).max(RATIO_BYTES),
                 None => {
                     if let Some(kind) = self.kinds.get_mut(&scope.0) {
@@ -298,20 +311,17 @@ impl Kinds {
         largest.filter(|_| in_use < most && !is_alone)
     }
 
-    fn take_in(&mut self, store: &ItemStore, scope: Scope, dictionary: Dictionary) {
-        let is_free = |number: &u8| !self.known.iter().any(|known| known.number == *number);
-        let Some(number) = (1..DICTIONARIES_MAX).find(is_free) else { return };
+    fn take_in(&mut self, store: &ItemStore, number: u8, Trained { owned, is_on_flash }: Trained) {
         // Before the first record that needs it.
-        if let Err(error) = store.memory.keep_dictionary(number, scope.0, dictionary.bytes()) {
+        if let Err(error) = store.memory.keep_dictionary(number, owned.owner, owned.dictionary.bytes()) {
             tracing::warn!("a dictionary cannot be kept ({error}): values of its kind stay plain");
             return;
         }
-        let dictionary = Arc::new(dictionary);
-        store.dictionaries.set(number, Some(dictionary.clone()));
-        for known in self.known.iter_mut().filter(|known| known.scope == scope) {
-            known.scope = Scope::NOBODY;
+        store.dictionaries.set(number, Some(owned.clone()));
+        if is_on_flash {
+            store.dictionaries.lies_on_flash(number);
         }
-        self.known.push(Known::new(number, scope, store.clock.now_s(), dictionary));
+        self.know(store, number, owned);
         self.account(store);
     }
 
@@ -326,7 +336,9 @@ impl Kinds {
             .fold(0, |needed, column| needed | column.dictionaries());
         let before = self.known.len();
         self.known.retain(|known| {
-            let stays = known.scope != Scope::NOBODY || needed >> known.number & 1 != 0;
+            let stays = known.scope != Scope::NOBODY
+                || needed >> known.number & 1 != 0
+                || store.dictionaries.is_on_flash(known.number);
             if !stays {
                 store.dictionaries.set(known.number, None);
             }

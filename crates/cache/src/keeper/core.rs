@@ -11,6 +11,7 @@ use crate::budget::LENDING_PERIOD;
 use crate::compression::CompressionStats;
 use crate::demoter::Levels;
 use crate::item_store::ItemStore;
+use crate::note::FlashNote;
 use crate::random::Random;
 use crate::ranking::Candidate;
 use crate::selector::{Emptied, Need, SealedQueue, Search, Selector, note_unmovable, status};
@@ -67,10 +68,15 @@ pub(super) struct FlushSweep {
 
 impl Keeper {
     /// A keeper that knows no columns yet.
-    pub(super) fn new(store: &ItemStore, policy: Box<dyn Temperature>, sealed: Arc<SealedQueue>) -> Keeper {
+    pub(super) fn new(
+        store: &ItemStore,
+        policy: Box<dyn Temperature>,
+        sealed: Arc<SealedQueue>,
+        note: Option<Arc<FlashNote>>,
+    ) -> Keeper {
         Keeper {
             selector: Selector::new(policy),
-            pass: Pass::new(store, store.memory.register()),
+            pass: Pass::new(store, store.memory.register(), note),
             sealed,
             flush_sweep: FlushSweep::default(),
             slab_rests: 0,

@@ -6,6 +6,7 @@ use super::time_slice::{Pace, ROUND_PERIOD, TimeSlice};
 use crate::compression::CompressionStats;
 use crate::demoter::Levels;
 use crate::item_store::ItemStore;
+use crate::note::FlashNote;
 use crate::references::{PagePool, ReferenceQueue};
 use crate::selector::{Need, SealedQueue};
 use crate::temperature::{Temperature, TemperatureStats};
@@ -46,11 +47,16 @@ struct Published {
 }
 
 impl KeeperHandle {
-    /// A keeper that runs `policy`. With `logs_all` the policy wants to hear of every reference, else of a sample.
-    pub(crate) fn new(store: &ItemStore, policy: Box<dyn Temperature>, logs_all: bool) -> KeeperHandle {
+    /// A keeper that runs `policy`. `note` = where dictionaries lie beside items on flash. With `logs_all` the policy wants to hear of every reference, else of a sample.
+    pub(crate) fn new(
+        store: &ItemStore,
+        policy: Box<dyn Temperature>,
+        logs_all: bool,
+        note: Option<Arc<FlashNote>>,
+    ) -> KeeperHandle {
         let sealed = Arc::<SealedQueue>::default();
         KeeperHandle {
-            keeper: Mutex::new(Keeper::new(store, policy, sealed.clone())),
+            keeper: Mutex::new(Keeper::new(store, policy, sealed.clone(), note)),
             references: ReferenceQueue::new(logs_all),
             sealed,
             published: Mutex::default(),

@@ -18,6 +18,7 @@ use crate::counters::Counters;
 use crate::demoter::{Leaving, Levels, SentParts};
 use crate::item_store::{ItemStore, Life, first_chunk};
 use crate::namespaces::{Standing, Standings};
+use crate::note::FlashNote;
 use crate::penalties::remembered;
 use crate::selector::{Emptied, Selector, Victim, is_hot, queue_of};
 use crate::temperature::{Judged, KeepLimit, Queue, Verdict};
@@ -26,6 +27,7 @@ use larder_allocation::ColumnBounds;
 use larder_index::{BucketGuard, Found};
 use larder_item::{Expiry, KeyHash, Location, State};
 use larder_memory::{ColumnId, Guard, Item, NewChunked, NewItem, OpenColumn, Reader, Record, Value};
+use std::sync::Arc;
 
 /// Records whose buckets are prefetched together before the first of them is judged.
 const PREFETCHED_TOGETHER: usize = 32;
@@ -118,10 +120,10 @@ enum MetKind {
 
 impl Pass {
     /// A pass over columns of `store` that reads through `reader`.
-    pub(super) fn new(store: &ItemStore, mut reader: Reader) -> Pass {
+    pub(super) fn new(store: &ItemStore, mut reader: Reader, note: Option<Arc<FlashNote>>) -> Pass {
         reader.offline();
         Pass {
-            forms: Forms::new(store),
+            forms: Forms::new(store, note),
             reader,
             survivors: Survivors::default(),
             thinned: Vec::new(),
@@ -266,6 +268,7 @@ impl Pass {
                     return Emptied::NoRoom;
                 }
             }
+            settle.form = Form::Same;
             let settled = match met.kind {
                 MetKind::Chunk => settle.chunk(met),
                 MetKind::Over => settle.item(met, Verdict::Evict),
@@ -277,12 +280,16 @@ impl Pass {
                     settle.to = if share.is_spared { MovesTo::Queue(Queue::Probation) } else { to };
                     settle.is_kept = share.is_kept && victim.heeds_shares;
                     let verdict = judgement.verdicts[nth];
+                    let item = guard.item(met.at);
                     settle.form = match verdict {
-                        Verdict::Keep { .. } if changes_forms => {
-                            let (item, warmth) = (guard.item(met.at), judged[nth].warmth);
-                            settle.forms.of(store, &item, warmth, has_time, counters)
+                        _ if !changes_forms => Form::Same,
+                        Verdict::Keep { .. } => {
+                            settle.forms.of(store, &item, judged[nth].warmth, has_time, counters)
                         }
-                        _ => Form::Same,
+                        Verdict::Evict if levels.demoter.is_some() && has_time => {
+                            settle.forms.of_leaving(store, &item, counters)
+                        }
+                        Verdict::Evict => Form::Same,
                     };
                     settle.item(met, verdict)
                 }
@@ -542,7 +549,8 @@ impl Settle<'_, '_> {
         let verdict = match verdict {
             Verdict::Evict if life == Life::Live && !store.leaving.may_lose() => {
                 let warmth = found.entry.warmth;
-                let leaving = Leaving { hash: met.hash, at: met.at, warmth, parts };
+                let leaving =
+                    Leaving { hash: met.hash, at: met.at, warmth, parts, compressed: self.compressed() };
                 if self.levels.leave_for_flash(guard, &leaving, counters) {
                     self.forget(bucket, &found, life);
                     return Emptied::Yes;
@@ -597,8 +605,14 @@ impl Settle<'_, '_> {
     /// Removes an item that is evicted, expired or flushed.
     fn remove(&self, bucket: BucketGuard<'_>, found: &Found, hash: KeyHash, parts: SentParts, life: Life) {
         let (at, warmth) = (found.entry.location, found.entry.warmth);
-        self.levels.leave(self.guard, &Leaving { hash, at, warmth, parts }, self.counters);
+        let leaving = Leaving { hash, at, warmth, parts, compressed: self.compressed() };
+        self.levels.leave(self.guard, &leaving, self.counters);
         self.forget(bucket, found, life);
+    }
+
+    /// What the value of the item was compressed to.
+    fn compressed(&self) -> Option<&[u8]> {
+        (self.form == Form::Compressed).then(|| self.forms.made())
     }
 
     /// Removes the entry of an item. Flash is right about the key by now.
@@ -682,7 +696,6 @@ mod tests {
     use crate::temperature::{Residents, Temperature, TemperatureStats};
     use larder_memory::{NodeId, PagesWanted};
     use larder_temperature::Reference;
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     /// A policy that keeps everything, and counts how often it is asked.
@@ -743,7 +756,7 @@ mod tests {
         store.memory.retire(others.pop().expect("there were more").seal_at(2));
         let asked = Arc::new(AtomicUsize::new(0));
         let mut selector = Selector::new(Box::new(Asked(asked.clone())));
-        let mut pass = Pass::new(&store, store.memory.register());
+        let mut pass = Pass::new(&store, store.memory.register(), None);
         let levels = Levels { store: &store, demoter: None, is_urgent: false };
         let mut empty = || {
             store.memory.recycle();

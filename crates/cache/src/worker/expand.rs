@@ -2,6 +2,8 @@
 
 use super::Worker;
 use crate::compression::Expander;
+use crate::item_store::ItemStore;
+use larder_flash::Found;
 use larder_memory::Compressed;
 use std::cell::{Cell, RefCell};
 use std::ops::Deref;
@@ -32,6 +34,24 @@ impl Deref for Expanded<'_> {
 impl Drop for Expanded<'_> {
     fn drop(&mut self) {
         self.side.room.set(std::mem::take(&mut self.value));
+    }
+}
+
+impl ExpandSide {
+    /// An item from flash with its plain value. `None` = it cannot be expanded: it is a miss.
+    pub(super) fn found(&self, store: &ItemStore, mut found: Found) -> Option<Found> {
+        if !found.state.extension().is_compressed {
+            return Some(found);
+        }
+        let mut value = Vec::new();
+        let stored = Compressed::read(&found.value);
+        value.reserve_exact(stored.plain_bytes as usize);
+        if !self.expander.borrow_mut().expand(&store.dictionaries, stored, &mut value) {
+            return None;
+        }
+        (found.value_bytes, found.state) = (value.len() as u64, found.state.compressed(false));
+        found.value = value;
+        Some(found)
     }
 }
 

@@ -93,8 +93,9 @@ impl Worker {
             Begun::Started => Fetch::Started,
             Begun::Busy => Fetch::Busy,
             Begun::Here(found) if !is_expired(store, &found) => {
-                counters.flash_hits.add(1);
-                Fetch::Here(found)
+                let found = self.expand_side.found(store, found);
+                if found.is_some() { &counters.flash_hits } else { &counters.flash_misses }.add(1);
+                found.map_or(Fetch::Absent, Fetch::Here)
             }
             Begun::Here(_) | Begun::Absent => {
                 counters.flash_misses.add(1);
@@ -110,7 +111,9 @@ impl Worker {
         match fetcher.begin_ahead(token, hash, key) {
             Begun::Started => Fetch::Started,
             Begun::Busy => Fetch::Busy,
-            Begun::Here(found) => Fetch::Here(found),
+            Begun::Here(found) => {
+                self.expand_side.found(&self.cache.store, found).map_or(Fetch::Absent, Fetch::Here)
+            }
             Begun::Absent => Fetch::Absent,
         }
     }
@@ -147,7 +150,7 @@ impl Worker {
         let Some(fetcher) = &mut self.flash.fetcher else {
             return self.flash.commits.iter().for_each(CommitListener::clear);
         };
-        let (store, parts) = (&self.cache.store, &mut self.flash.part_fetches);
+        let (store, parts, side) = (&self.cache.store, &mut self.flash.part_fetches, &self.expand_side);
         let counters = store.counters.worker(self.number);
         fetcher.poll(&mut |token, found| {
             if let Some(at) = parts.iter().position(|part| *part == token) {
@@ -155,6 +158,7 @@ impl Worker {
                 return done(token, found);
             }
             let found = found.filter(|found| !is_expired(store, found));
+            let found = found.and_then(|found| side.found(store, found));
             if found.is_some() { &counters.flash_hits } else { &counters.flash_misses }.add(1);
             done(token, found);
         });

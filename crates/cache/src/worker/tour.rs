@@ -13,6 +13,7 @@ use crate::demoter::Demoter;
 use crate::flash_level::expiry_of_listed;
 use crate::item_store::Life;
 use larder_flash::{Listed as OnFlash, Listing, Place};
+use larder_memory::Compressed;
 use std::time::Duration;
 
 /// How far a tour has come.
@@ -163,6 +164,11 @@ impl Worker {
     /// Shows an item that a tour meets on flash. If memory has one of the key, it is that one, and it is shown if it
     /// may have come there after the tour.
     fn show_met(&self, item: &OnFlash, since_s: u32, show: &mut dyn FnMut(&Seen<'_>) -> bool) {
+        if item.state.extension().is_compressed {
+            let value_bytes = Compressed::read(&item.front).plain_bytes.into();
+            let state = item.state.compressed(false);
+            return self.show_met(&OnFlash { value_bytes, state, ..item.clone() }, since_s, show);
+        }
         let store = &self.cache.store;
         let guard = self.reader.pin();
         let Some(entry) = store.index.get(item.hash, &item.key, &store.key_reader(&guard)) else {

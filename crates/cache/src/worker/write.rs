@@ -440,7 +440,8 @@ impl Worker {
             let at = victim.entry.location;
             // A value of several parts is not written here, where a client waits and the bucket is locked.
             let hash = store.hasher.hash(guard.item(at).key());
-            let leaving = Leaving { hash, at, warmth: victim.entry.warmth, parts: SentParts::None };
+            let leaving =
+                Leaving { hash, at, warmth: victim.entry.warmth, parts: SentParts::None, compressed: None };
             if store.leaving.may_lose() || self.life(at, &guard.item(at)) != Life::Live {
                 levels.leave(guard, &leaving, counters);
             } else if !levels.leave_for_flash(guard, &leaving, counters) {

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Deleted prefixes are at the end of a state, if there are any: how many u16, and for each its length u8, its floor
-//! u64 and its bytes. A note follows them, if there is one.
+//! u64 and its bytes. A note follows them, if there is one. A long note has a version of its own.
 
 use crate::device::PAGE_BYTES;
 use larder_item::PrefixFloors;
@@ -24,8 +24,10 @@ pub(super) const VERSION: u16 = 2;
 const VERSION_WITH_PREFIXES: u16 = 3;
 /// Version of a frame with a state that has a note, likewise.
 const VERSION_WITH_NOTE: u16 = 4;
-/// The longest note, in bytes.
-pub(crate) const NOTE_BYTES_MAX: usize = 256;
+/// Version of a frame with a state that has a note of more than [`NOTE_BYTES`], likewise.
+const VERSION_WITH_LONG_NOTE: u16 = 5;
+/// Room for a note of so many bytes is always left.
+pub(crate) const NOTE_BYTES: usize = 256;
 pub(super) const HEADER_BYTES: usize = 64;
 const SUPERBLOCK_BYTES: usize = 96;
 /// Bytes of a zone's number and bounds.
@@ -341,6 +343,7 @@ impl Frame {
         out.resize(pages_for(payload) * PAGE_BYTES, 0);
         out[0..8].copy_from_slice(&MAGIC.to_le_bytes());
         let version = match &self.body {
+            Body::State(state) if state.note.len() > NOTE_BYTES => VERSION_WITH_LONG_NOTE,
             Body::State(state) if !state.note.is_empty() => VERSION_WITH_NOTE,
             Body::State(state) if !state.prefixes.is_empty() => VERSION_WITH_PREFIXES,
             _ => VERSION,
@@ -369,7 +372,7 @@ impl Frame {
         let mut header = || Some((reader.u32()?, reader.u16()?, reader.u16()?, reader.u32()?));
         let (_crc, version, _kind, payload) = header().ok_or(NoFrame::Torn)?;
         match version {
-            VERSION | VERSION_WITH_PREFIXES | VERSION_WITH_NOTE => {}
+            VERSION | VERSION_WITH_PREFIXES | VERSION_WITH_NOTE | VERSION_WITH_LONG_NOTE => {}
             // Only the magic was written.
             0 | u16::MAX => return Err(NoFrame::Torn),
             other => return Err(NoFrame::Version(other)),

@@ -1,5 +1,6 @@
 //! What a device holds when it is opened: the meta log that is found, and how much of the device is kept.
 
+use super::frame::NOTE_BYTES;
 use super::frame::{self, JournalRecord, LogState, META_ZONES, Superblock};
 use super::holds_bounds;
 use super::scan::{self, ScannedLog, ZoneContent};
@@ -123,10 +124,10 @@ fn check_geometry(device: &dyn Device) -> Result<(), FlashError> {
     if geometry.zone_bytes < ZONE_PAGES_MIN * PAGE_BYTES as u64 {
         return Err(FlashError(format!("{name}: zones of {} bytes are too small", geometry.zone_bytes)));
     }
-    if !holds_bounds(geometry.zones.into(), geometry.zone_bytes) {
+    if !holds_bounds(geometry.zones.into(), geometry.zone_bytes, NOTE_BYTES) {
         let capacity = geometry.capacity_bytes();
         let mut lengths = (1..44).map(|log2| 1u64 << log2).filter(|bytes| *bytes > geometry.zone_bytes);
-        let enough = lengths.find(|bytes| holds_bounds(capacity / bytes, *bytes));
+        let enough = lengths.find(|bytes| holds_bounds(capacity / bytes, *bytes, NOTE_BYTES));
         return Err(FlashError(format!(
             "{name}: {} zones of {} KiB are too many: what is known of all of them does not fit into one; make larger \
              zones, of {} KiB at least, or take the default",

@@ -51,11 +51,11 @@ fn a_note_stays_as_long_as_what_it_was_beside() {
             let note = || open(&device, recover).log.note();
             let first = open(&device, recover);
             assert_eq!(first.log.note(), []);
-            first.log.set_note(&[7; NOTE_BYTES_MAX]);
+            first.log.set_note(&[7; NOTE_BYTES]);
             first.log.close(1).expect("it closes");
             device.power_on(None);
             let second = open(&device, recover);
-            assert_eq!(second.log.note(), [7; NOTE_BYTES_MAX]);
+            assert_eq!(second.log.note(), [7; NOTE_BYTES]);
             second.log.set_note(b"other");
             second.log.write_state_now().expect("there is room");
             device.power_on(None);
@@ -625,8 +625,10 @@ fn a_void_stays_until_its_zone_is_released() {
 
 #[test]
 fn as_many_zones_as_are_taken_leave_room_for_the_journal() {
-    let zones =
-        (3..2000).take_while(|zones| holds_bounds(*zones, 16 << 12)).last().expect("some are taken") as u32;
+    let zones = (3..2000)
+        .take_while(|zones| holds_bounds(*zones, 16 << 12, NOTE_BYTES))
+        .last()
+        .expect("some are taken") as u32;
     assert!(error(&MemoryDevice::new(zones + 1, 16)).contains("too many"));
     let opened = open(&MemoryDevice::new(zones, 16), Recover::Journal);
     let log = &opened.log;

@@ -279,6 +279,11 @@ impl Meta {
         self.log.note()
     }
 
+    /// The longest note, in bytes.
+    pub(crate) fn note_bytes_max(&self) -> usize {
+        self.log.note_bytes_max()
+    }
+
     /// Notes something beside the items. It is durable after [`Meta::write_state_now`].
     pub(crate) fn set_note(&self, note: &[u8]) {
         self.log.set_note(note);

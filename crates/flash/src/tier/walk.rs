@@ -38,6 +38,8 @@ const PLACE_BITS: u32 = 41;
 const SEQUENCE_BITS: u32 = PLACE_BITS - PART_BITS - 1;
 /// So much of a value is listed where it has the whole key, of 64 KiB at most, behind its length.
 const FRONT_BYTES_MAX: usize = (64 << 10) + 4;
+/// Bytes of the beginning of a compressed value that a listing shows.
+const FRONT_OF_COMPRESSED: usize = 4;
 /// How often a question is asked again because a buffer was written meanwhile.
 const TRIES_MAX: u32 = 8;
 
@@ -275,9 +277,9 @@ impl Walk {
             let live = (0..content.len() as u32).filter(|index| content.is_live(*index));
             for (hash, record) in live.filter_map(|index| content.at(index, buffer.cas_base)) {
                 if range.contains(&part_of(hash)) && self.may_be_shown(source, hash, &record) {
-                    let front = if has_front(record.key) { record.value } else { &[] };
+                    let front = &record.value[..record.value.len().min(front_bytes(&record))];
                     let lengths = (record.value.len(), record.encoded_bytes(buffer.cas_base));
-                    met.push(listed(hash, &record, &front[..front.len().min(FRONT_BYTES_MAX)], lengths));
+                    met.push(listed(hash, &record, front, lengths));
                 }
             }
             end
@@ -346,7 +348,7 @@ impl Walk {
             if self.may_be_shown(source, hash, &head.record) && self.is_newest(source, hash, head.record.key)
             {
                 let lengths = (head.value_bytes, head.bytes);
-                if !has_front(head.record.key) {
+                if front_bytes(&head.record) == 0 {
                     out.push(listed(hash, &head.record, &[], lengths));
                 } else if let Some(front) = self.front(run, payload, (at, first), &head) {
                     out.push(listed(hash, &head.record, &front, lengths));
@@ -368,7 +370,7 @@ impl Walk {
         head: &RecordHead<'_>,
     ) -> Option<Vec<u8>> {
         let from = at + head.bytes - head.value_bytes;
-        let count = head.value_bytes.min(FRONT_BYTES_MAX);
+        let count = head.value_bytes.min(front_bytes(&head.record));
         if let Some(front) = payload.get(from..from + count) {
             return Some(front.to_vec());
         }
@@ -489,9 +491,13 @@ impl Walk {
     }
 }
 
-/// Whether the value of an item begins with the whole key.
-fn has_front(key: &[u8]) -> bool {
-    key.len() == FOLDED_KEY_BYTES
+/// How much of the beginning of a value a listing wants, at most: the whole key, or what says how long the value is.
+fn front_bytes(record: &Record<'_>) -> usize {
+    match record.state.extension().is_compressed {
+        _ if record.key.len() == FOLDED_KEY_BYTES => FRONT_BYTES_MAX,
+        true => FRONT_OF_COMPRESSED,
+        false => 0,
+    }
 }
 
 /// The part of the range of hashes that a hash is in.

@@ -38,7 +38,8 @@ impl Settle<'_, '_> {
             return if store.leaving.happens() { Emptied::Refused } else { self.move_chain(met.hash, owner) };
         }
         if life == Life::Live && !store.leaving.may_lose() {
-            let leaving = Leaving { hash: met.hash, at: owner, warmth: found.entry.warmth, parts };
+            let leaving =
+                Leaving { hash: met.hash, at: owner, warmth: found.entry.warmth, parts, compressed: None };
             if !self.levels.leave_for_flash(self.guard, &leaving, self.counters) {
                 return Emptied::Refused;
             }

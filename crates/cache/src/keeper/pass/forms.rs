@@ -5,9 +5,11 @@
 use crate::compression::{Expander, Kinds, VALUE_BYTES_MIN, Way};
 use crate::counters::Counters;
 use crate::item_store::ItemStore;
+use crate::note::FlashNote;
 use larder_compression::Compressor;
-use larder_item::Location;
+use larder_item::{Location, State};
 use larder_memory::{Compressed, Item, NewItem, OpenColumn, Value};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// An item with this warmth, after as many reads since a pass last met it, is stored plain; with a lower one than
@@ -38,8 +40,38 @@ pub(in crate::keeper) struct Forms {
 }
 
 impl Forms {
-    pub(super) fn new(store: &ItemStore) -> Forms {
-        Forms { kinds: Kinds::of(store), ..Forms::default() }
+    pub(super) fn new(store: &ItemStore, note: Option<Arc<FlashNote>>) -> Forms {
+        Forms { kinds: Kinds::of(store, note), ..Forms::default() }
+    }
+
+    /// What a value was compressed to, if that was the last form that was made.
+    pub(super) fn made(&self) -> &[u8] {
+        &self.made
+    }
+
+    /// How to write an item to flash that leaves memory.
+    pub(super) fn of_leaving(&mut self, store: &ItemStore, item: &Item<'_>, counters: &Counters) -> Form {
+        let Value::Whole(value) = item.value() else { return Form::Same };
+        if item.state().has(State::CLEAN) {
+            return Form::Same;
+        }
+        let form = self.compress_timed(store, item, value, counters);
+        let is_right = form == Form::Compressed
+            && store.dictionaries.is_on_flash(Compressed::read(&self.made).dictionary);
+        if is_right { form } else { Form::Same }
+    }
+
+    fn compress_timed(
+        &mut self,
+        store: &ItemStore,
+        item: &Item<'_>,
+        value: &[u8],
+        counters: &Counters,
+    ) -> Form {
+        let began = Instant::now();
+        let form = self.compress(store, item, Source::Given(value), counters);
+        counters.compress_ns.add(began.elapsed().as_nanos() as u64);
+        form
     }
 
     /// Takes note of a live item that a pass has met.
@@ -64,10 +96,7 @@ impl Forms {
                     counters.compress_skipped.add(1);
                     return Form::Same;
                 }
-                let began = Instant::now();
-                let form = self.compress(store, item, Source::Given(value), counters);
-                counters.compress_ns.add(began.elapsed().as_nanos() as u64);
-                form
+                self.compress_timed(store, item, value, counters)
             }
             Value::Compressed(stored) if warmth >= PLAIN_FROM && has_time => {
                 match self.expand(store, stored) {
