@@ -177,11 +177,15 @@ pub(crate) fn run(target: Target<'_>, wire: &Wire, shape: Shape, source: Source<
         connections,
         start: Instant::now(),
         live: 0,
-        counts: Counts::default(),
-        refusal: None,
+        answered: Answered::default(),
         latency: Histogram::new_with_bounds(1, 60_000_000_000, 3)?,
     };
-    client.run(&mut poll, target)
+    let measured = client.run(&mut poll, target)?;
+    let Answered { wrong, first_wrong, counts, .. } = &client.answered;
+    if let Some(first) = first_wrong {
+        bail!("{wrong} of {} values are wrong: {first}", wrong + counts.hits);
+    }
+    Ok(measured)
 }
 
 /// Nanoseconds between two batches of one connection in the open loop.
@@ -214,6 +218,18 @@ fn connect(door: &Door, wire: &Wire, shape: Shape, poll: &mut Poll) -> Result<Ve
     (0..shape.connections).map(open).collect()
 }
 
+/// What the server has answered so far.
+#[derive(Default)]
+struct Answered {
+    counts: Counts,
+    /// The first refusal.
+    refusal: Option<String>,
+    /// Values that are not those of their keys.
+    wrong: u64,
+    /// The first of them.
+    first_wrong: Option<String>,
+}
+
 struct Client<'a> {
     wire: &'a Wire,
     shape: Shape,
@@ -222,8 +238,7 @@ struct Client<'a> {
     start: Instant,
     /// Connections with a batch in flight.
     live: usize,
-    counts: Counts,
-    refusal: Option<String>,
+    answered: Answered,
     latency: Histogram<u64>,
 }
 
@@ -297,14 +312,14 @@ impl Client<'_> {
         let server = CpuMeter::new(target.pid)?;
         let cores = CoreTime::now(target.cores)?;
         let at = Instant::now();
-        Ok(Window { at, counts: self.counts, server, client: thread_cpu(), cores, sampled: at })
+        Ok(Window { at, counts: self.answered.counts, server, client: thread_cpu(), cores, sampled: at })
     }
 
     fn close_window(&mut self, window: &mut Window, now: Instant, target: Target<'_>) -> Result<Measured> {
         let client_cpu = thread_cpu() - window.client;
         Ok(Measured {
-            counts: self.counts.since(&window.counts),
-            refusal: self.refusal.take(),
+            counts: self.answered.counts.since(&window.counts),
+            refusal: self.answered.refusal.take(),
             elapsed: now - window.at,
             latency: self.latency.clone(),
             server_cpu: window.server.sample()?,
@@ -369,7 +384,7 @@ impl Client<'_> {
             connection.filled += read;
             let now_ns = self.start.elapsed().as_nanos() as u64;
             let before = connection.answered;
-            connection.take_replies(self.wire, &mut self.counts, &mut self.refusal)?;
+            connection.take_replies(self.wire, &mut self.answered)?;
             if !self.source.fills() {
                 connection.missed.clear();
             }
@@ -405,15 +420,19 @@ impl Connection {
     }
 
     /// Parses, counts and verifies the complete replies.
-    fn take_replies(&mut self, wire: &Wire, counts: &mut Counts, refusal: &mut Option<String>) -> Result<()> {
-        let mut at = 0;
+    fn take_replies(&mut self, wire: &Wire, seen: &mut Answered) -> Result<()> {
+        let (mut at, counts) = (0, &mut seen.counts);
         while let Some(request) = self.pending.get(self.answered) {
             let input = &self.input[at..self.filled];
             let Ok(parsed) = parse(wire.protocol, input) else { bail!(bad_reply(input)) };
             let Some((reply, consumed)) = parsed else { break };
             match reply {
                 Reply::Hit(value) if !request.set && wire.belongs(request.id, value) => counts.hits += 1,
-                Reply::Hit(value) => bail!("a wrong value for key {}: {}", request.id, bad_reply(value)),
+                Reply::Hit(value) if !request.set => {
+                    seen.wrong += 1;
+                    let first = || format!("a wrong value for key {}: {}", request.id, bad_reply(value));
+                    seen.first_wrong.get_or_insert_with(first);
+                }
                 Reply::Miss if !request.set => {
                     counts.misses += 1;
                     self.missed.push(request.id);
@@ -421,9 +440,11 @@ impl Connection {
                 Reply::Stored if request.set => counts.stored += 1,
                 Reply::Refused(text) => {
                     counts.refused += 1;
-                    refusal.get_or_insert_with(|| String::from_utf8_lossy(text).into_owned());
+                    seen.refusal.get_or_insert_with(|| String::from_utf8_lossy(text).into_owned());
                 }
-                Reply::Miss | Reply::Stored => bail!("a reply of the wrong kind: {}", bad_reply(input)),
+                Reply::Hit(_) | Reply::Miss | Reply::Stored => {
+                    bail!("a reply of the wrong kind: {}", bad_reply(input))
+                }
             }
             at += consumed;
             self.answered += 1;
@@ -531,7 +552,13 @@ pub(crate) mod tests {
         let long = Wire::new(Protocol::Text, ValueBytes::fixed(21), true);
         let (ring, mut position) = (ring_for(100), 0);
         let error = run(target(&door), &long, shape, timed(&ring, &mut position, 50));
-        assert!(error.expect_err("wrong lengths").to_string().contains("wrong value"));
+        let text = error.expect_err("wrong lengths").to_string();
+        let words: Vec<&str> = text.split(' ').collect();
+        assert!(text.contains("values are wrong: a wrong value for key "), "{text}");
+        // Not only the first is counted; those that the client itself has stored meanwhile are right.
+        let (wrong, all): (u64, u64) =
+            (words[0].parse().expect("a count"), words[2].parse().expect("a count"));
+        assert!(1 < wrong && wrong <= all, "{text}");
     }
 
     #[test]
