@@ -7,8 +7,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::client::{Measured, Shape, Source, Target};
 use crate::crowd;
-use crate::exchange::STORE_DEPTH;
-use crate::figures::{MemoryFigures, Round, Row, Watched, compare_rows};
+use crate::exchange::{Exchange, STORE_DEPTH};
+use crate::figures::{Held, MemoryFigures, Round, Row, Watched, compare_rows};
 use crate::keys::{KeyPicker, Popularity, Ring};
 use crate::loads::{Kind, Load, STORE_CONNECTIONS, catalogue};
 use crate::options::{CompareOptions, Cores};
@@ -16,6 +16,7 @@ use crate::procfs;
 use crate::readthrough::{self, Visit};
 use crate::report::LoadReport;
 use crate::servers::{Family, Process, Server, Setting};
+use crate::settling::Settling;
 use crate::trials::{self, Stage, Trial};
 use crate::wire::{KEY_BYTES, ValueBytes, Wire};
 
@@ -30,6 +31,11 @@ const HEADER_BYTES: u32 = 12;
 const FLASH_STORED_AT_ONCE: u32 = 5_000;
 /// See [`FLASH_STORED_AT_ONCE`].
 const FLASH_STORE_PAUSE: Duration = Duration::from_millis(100);
+
+/// Requests in flight per connection while a hit ratio settles, and the time of which each ratio is.
+const SETTLE_DEPTH: usize = 16;
+/// See [`SETTLE_DEPTH`].
+const SETTLE_WINDOW: Duration = Duration::from_secs(1);
 
 /// Maximum time for a server to become idle after its items were stored.
 const SETTLE_TIME_MAX: Duration = Duration::from_secs(10);
@@ -63,7 +69,7 @@ fn touch_memory(bytes: u64) {
 }
 
 fn selected_loads(options: &CompareOptions) -> Result<Vec<Load>> {
-    let all = catalogue(options.scale);
+    let all: Vec<Load> = catalogue(options.scale).into_iter().map(|load| load.adapted(options)).collect();
     for name in &options.load {
         if !all.iter().any(|load| load.is_named(name)) {
             let names: Vec<&str> = all.iter().map(|load| load.name).collect();
@@ -71,7 +77,7 @@ fn selected_loads(options: &CompareOptions) -> Result<Vec<Load>> {
         }
     }
     let wanted = |load: &Load| match options.load.is_empty() {
-        true => !matches!(load.kind, Kind::Trial(_) | Kind::ReadThrough { .. }),
+        true => !load.only_named(),
         false => options.load.iter().any(|name| load.is_named(name)),
     };
     let loads: Vec<Load> = all.into_iter().filter(wanted).collect();
@@ -104,6 +110,15 @@ struct Running {
 impl Running {
     fn visit(&self) -> Result<Visit<'_>> {
         Visit::new(self.process.door.connect()?, self.process.pid(), &self.wire)
+    }
+
+    /// What the server says of its items, if the values of the load have a kind.
+    fn held(&self, load: &Load) -> Result<Option<Held>> {
+        if load.values.is_none() || !self.wire.can_ask() {
+            return Ok(None);
+        }
+        let mut exchange = Exchange::new(self.process.door.connect()?, &self.wire, 1)?;
+        Ok(Some(Held { items: exchange.items()?, evictions: exchange.evictions()? }))
     }
 }
 
@@ -155,6 +170,9 @@ impl<'a> Bench<'a> {
 
     fn run_group(&self, group: &[(Load, Option<String>)]) -> Vec<LoadReport> {
         let first = &group[0].0;
+        if let (Some(values), false) = (&first.values, first.kind == Kind::Store) {
+            values.learn(first.items, |id| first.value_bytes.of(id));
+        }
         // All servers keep their items between rounds if they fit side by side.
         let storing = self.servers.iter().filter(|server| server.family != Family::Empty).count() as u64;
         let side_by_side = first.footprint_bytes().saturating_mul(storing) <= self.available_bytes() / 10 * 7;
@@ -240,7 +258,7 @@ impl<'a> Bench<'a> {
             Kind::Resident { depth, .. }
             | Kind::Churn { depth, .. }
             | Kind::Flash { depth, .. }
-            | Kind::ReadThrough { depth } => (self.options.connections, depth),
+            | Kind::ReadThrough { depth, .. } => (self.options.connections, depth),
             Kind::Store | Kind::Memory => (self.store_shape().connections, STORE_DEPTH),
             Kind::Trial(_) => (1, STORE_DEPTH),
             Kind::HitRatio { .. } | Kind::Pressure { .. } => (1, crate::loads::HIT_RATIO_BATCH),
@@ -287,12 +305,14 @@ impl<'a> Bench<'a> {
             ) => {
                 let running = match running {
                     Some(running) => running,
-                    empty => empty.insert(self.start_and_store(server, load)?),
+                    empty => empty.insert(self.start_and_fill(server, load, ring, row)?),
                 };
                 running.notes.iter().for_each(|note| row.note(note.clone()));
+                let before = running.held(load)?;
                 let seconds = Duration::from_secs_f64(self.options.seconds);
-                self.read(running, load, ring, seconds, row)
-                    .map(|measured| self.round_of(round, &measured, &running.process))
+                let measured = self.read(running, load, ring, seconds, row)?;
+                let held = running.held(load)?.map(|held| held.since(before));
+                Ok(Round { held, ..self.round_of(round, &measured, &running.process) })
             }
             (Kind::HitRatio { requests }, _) => self.hit_ratio(server, load, *requests),
             (Kind::Pressure { requests }, _) => self.pressure(server, load, *requests, round, row),
@@ -301,7 +321,8 @@ impl<'a> Bench<'a> {
             _ => {
                 let running = self.start(server, load)?;
                 let measured = self.store(&running, load, row)?;
-                Ok(self.round_of(round, &measured, &running.process))
+                let held = running.held(load)?;
+                Ok(Round { held, ..self.round_of(round, &measured, &running.process) })
             }
         };
         row.rounds.push(result?);
@@ -337,8 +358,37 @@ impl<'a> Bench<'a> {
         }
         let process = server.start(&setting)?;
         let verify = server.family != Family::Empty;
-        let wire = Wire::new(server.protocol(), load.value_bytes, verify);
+        let wire = load.wire(server.protocol(), verify);
         Ok(Running { process, wire, position: 0, notes: Vec::new() })
+    }
+
+    /// Starts a server and fills it with the items of a load, without measuring.
+    fn start_and_fill(&self, server: &Server, load: &Load, ring: &Ring, row: &mut Row) -> Result<Running> {
+        let Kind::ReadThrough { settles: true, .. } = load.kind else {
+            return self.start_and_store(server, load);
+        };
+        let mut running = self.start(server, load)?;
+        let note = self.settle(&mut running, load, ring, row).context("until the hit ratio has settled")?;
+        running.notes.push(note);
+        Ok(running)
+    }
+
+    /// Reads through the server until its hit ratio changes no more, or for the longest time. Says what that took.
+    fn settle(&self, running: &mut Running, load: &Load, ring: &Ring, row: &mut Row) -> Result<String> {
+        let (began, mut settling) = (Instant::now(), Settling::default());
+        let shape = Shape { connections: self.options.connections, depth: SETTLE_DEPTH, rate: None };
+        while !settling.is_over() && began.elapsed().as_secs_f64() < self.options.settle {
+            let mut position = running.position;
+            let (warmup, measure) = (Duration::ZERO, SETTLE_WINDOW);
+            let source = Source::Ring { ring, position: &mut position, warmup, measure, fills: true };
+            let counts = self.run_clients(running, shape, source, row)?.counts;
+            running.position = position;
+            settling.add(counts.hits, counts.misses);
+        }
+        let verb = if settling.is_over() { "settled" } else { "had not settled" };
+        let (ratio, items) = (settling.latest(), running.held(load)?.map_or(0, |held| held.items));
+        let seconds = began.elapsed().as_secs_f64();
+        Ok(format!("the hit ratio {verb} after {seconds:.0} s at {ratio:.4} with {items} items"))
     }
 
     /// Starts a server and stores the items of a load, without measuring.
@@ -457,7 +507,7 @@ impl<'a> Bench<'a> {
 
     fn trial(&self, server: &Server, load: &Load, trial: &Trial, row: &mut Row) -> Result<Round> {
         let start = || self.start(server, load).map(|running| running.process);
-        let wire = Wire::new(server.protocol(), load.value_bytes, true);
+        let wire = load.wire(server.protocol(), true);
         let stage = Stage {
             start: &start,
             wire: &wire,

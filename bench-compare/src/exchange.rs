@@ -133,6 +133,19 @@ impl<'a> Exchange<'a> {
             .context("curr_items")
     }
 
+    /// The number of items that the server says it has evicted since it started.
+    pub(crate) fn evictions(&mut self) -> Result<u64> {
+        if self.wire.protocol == Protocol::Resp {
+            self.out.clear();
+            self.out.extend_from_slice(b"*2\r\n$4\r\nINFO\r\n$5\r\nstats\r\n");
+            let evicted = |line: &String| line.strip_prefix("evicted_keys:").map(str::to_owned);
+            // The length of the reply, then its lines. What follows that one comes with it, or is not read.
+            let lines = self.lines(|lines| lines.iter().any(|line| evicted(line).is_some()))?;
+            return lines.iter().find_map(evicted).context("INFO")?.parse().context("evicted_keys");
+        }
+        self.stats("stats")?.remove("evictions").context("stats lack evictions")?.parse().context("evictions")
+    }
+
     /// What `request`, a `stats` of memcached's protocol, is answered with; nothing if the server does not know it.
     pub(crate) fn stats(&mut self, request: &str) -> Result<BTreeMap<String, String>> {
         if self.wire.protocol != Protocol::Text {

@@ -44,6 +44,8 @@ pub(crate) struct Round {
     pub(crate) refused: u64,
     /// Resident memory of the server after the round, in bytes.
     pub(crate) resident_bytes: u64,
+    /// What the server says of its items; present for values of a kind.
+    pub(crate) held: Option<Held>,
     /// Present for memory loads only.
     pub(crate) memory: Option<MemoryFigures>,
     /// Hit ratio of the first, second and third third of the read-through load.
@@ -52,6 +54,22 @@ pub(crate) struct Round {
     pub(crate) pressure: Option<PressureFigures>,
     /// Present for the loads that ask what a server keeps.
     pub(crate) trial: Option<TrialFigures>,
+}
+
+/// What a server says of its items.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(crate) struct Held {
+    /// Items that it holds after the round.
+    pub(crate) items: u64,
+    /// Items that it evicted in the round, its warm-up included.
+    pub(crate) evictions: u64,
+}
+
+impl Held {
+    /// The same with the evictions since `before`.
+    pub(crate) fn since(self, before: Option<Self>) -> Self {
+        Self { evictions: self.evictions - before.unwrap_or_default().evictions, ..self }
+    }
 }
 
 /// Latency in microseconds.
@@ -133,6 +151,7 @@ impl Round {
             stored: counts.stored,
             refused: counts.refused,
             resident_bytes,
+            held: None,
             memory: None,
             hit_ratio_thirds: None,
             pressure: None,
@@ -161,6 +180,7 @@ impl Round {
             stored: measured.sets - measured.refused,
             refused: measured.refused,
             resident_bytes,
+            held: None,
             memory: None,
             hit_ratio_thirds: Some(measured.thirds),
             pressure: None,
@@ -204,6 +224,12 @@ impl Round {
             ..Self::of_hit_ratio(pressed, resident_bytes)
         }
     }
+}
+
+/// Processor time of the server per GET, with the SETs that follow misses, in microseconds; `None` without GETs.
+pub(crate) fn us_per_get(round: &Round) -> Option<f64> {
+    let gets = round.hits + round.misses;
+    (gets > 0).then(|| round.server_us_per_request * round.requests as f64 / gets as f64)
 }
 
 /// The share of the GETs that were answered with a value; `None` without GETs.

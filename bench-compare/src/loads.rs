@@ -1,8 +1,12 @@
 //! The loads: what is stored, and what is requested.
 
+use std::sync::Arc;
+
 use crate::keys::Popularity;
+use crate::options::CompareOptions;
 use crate::trials::{self, Trial};
-use crate::wire::{KEY_BYTES, ValueBytes};
+use crate::values::{ValueKind, Values};
+use crate::wire::{KEY_BYTES, Protocol, ValueBytes, Wire};
 
 /// A load as it will run, after scaling.
 #[derive(Clone, Debug)]
@@ -15,6 +19,8 @@ pub(crate) struct Load {
     pub(crate) items: u32,
     /// Length of their values.
     pub(crate) value_bytes: ValueBytes,
+    /// The values; `None` = letters.
+    pub(crate) values: Option<Arc<Values>>,
     /// The requests.
     pub(crate) kind: Kind,
     /// Memory limit of the server in MiB, including the memory for its flash tier.
@@ -58,10 +64,13 @@ pub(crate) enum Kind {
     },
     /// What a server keeps. These loads run only when they are named.
     Trial(Trial),
-    /// More items are stored than fit under the memory limit. Then GETs, and a SET after each miss, are measured.
+    /// More items than fit under the memory limit. GETs, and a SET after each miss, are measured.
     ReadThrough {
         /// Requests in flight per connection.
         depth: usize,
+        /// The server starts empty and is measured when its hit ratio has settled. Otherwise all items are stored
+        /// first.
+        settles: bool,
     },
     /// Half of the requests store new keys, far beyond the memory limit; the others GET recent keys.
     Churn {
@@ -82,16 +91,63 @@ pub(crate) const PRESSURE_SLICE: usize = 4_000;
 /// Memory limit of the pressure load in MiB at full size: about one GET in ten misses in Larder.
 const PRESSURE_LIMIT_MIB: f64 = 144.0;
 
+/// How the names of the loads begin whose values are those of applications, where nothing else is said.
+const DENSE: &str = "dense";
+
 const MIB: u64 = 1 << 20;
 
 impl Load {
     /// Whether two loads can share servers that already hold the items.
     pub(crate) fn shares_items_with(&self, other: &Load) -> bool {
-        let kept = |load: &Load| matches!(load.kind, Kind::Resident { .. } | Kind::Flash { .. });
-        kept(self)
-            && kept(other)
+        let kept = |load: &Load| match load.kind {
+            Kind::Resident { .. } | Kind::Flash { .. } => Some(false),
+            Kind::ReadThrough { settles: true, .. } => Some(true),
+            _ => None,
+        };
+        kept(self).is_some()
+            && kept(self) == kept(other)
+            && self.value_kind() == other.value_kind()
             && (self.limit_mib, self.flash_mib) == (other.limit_mib, other.flash_mib)
             && (self.items, self.value_bytes) == (other.items, other.value_bytes)
+    }
+
+    /// The load with other items, and limits that suit them: `items`, `values` and `value_bytes` of the command line. A
+    /// load that asks what a server keeps stays as it is.
+    pub(crate) fn adapted(self, options: &CompareOptions) -> Self {
+        let kind = options.values.or(self.value_kind());
+        if matches!(self.kind, Kind::Trial(_)) || (kind.is_none() && options.items.is_none()) {
+            return self;
+        }
+        let natural = kind.map(|kind| {
+            let (min, max) = kind.bytes();
+            options.value_bytes.unwrap_or(ValueBytes { min, max })
+        });
+        let roomy = self.limit_mib == self.roomy_limit_mib();
+        let mut load = Self {
+            items: options.items.unwrap_or(self.items),
+            value_bytes: natural.unwrap_or(self.value_bytes),
+            values: kind.map(|kind| Arc::new(Values::new(kind, options.seed))),
+            ..self
+        };
+        if roomy {
+            load.limit_mib = load.roomy_limit_mib();
+        }
+        load
+    }
+
+    /// What its values are; `None` = letters.
+    pub(crate) fn value_kind(&self) -> Option<ValueKind> {
+        self.values.as_ref().map(|values| values.kind())
+    }
+
+    /// Requests for its items in a protocol; `verify` as for [`Wire::new`].
+    pub(crate) fn wire(&self, protocol: Protocol, verify: bool) -> Wire {
+        Wire::new(protocol, self.value_bytes, verify).with_values(self.values.clone())
+    }
+
+    /// Whether the load runs only when it is named.
+    pub(crate) fn only_named(&self) -> bool {
+        matches!(self.kind, Kind::Trial(_) | Kind::ReadThrough { .. }) || self.name.starts_with(DENSE)
     }
 
     /// A generous estimate of the memory that the items need in any server, in bytes, including bookkeeping.
@@ -189,9 +245,48 @@ pub(crate) fn catalogue(scale: f64) -> Vec<Load> {
         churn(scale),
         read_through(scale),
     ];
+    all.extend(dense_loads(scale));
     all.extend(flash_loads(scale));
     all.extend(all_trials(scale));
     all
+}
+
+/// Loads that tell what a server that compresses gains and what that costs. The users in JSON stand for any kind.
+fn dense_loads(scale: f64) -> Vec<Load> {
+    let limit_mib = (64.0 * limited_scale(scale)) as u64;
+    let items = |full: f64| (full * limited_scale(scale)) as u32;
+    let zipf = Popularity::Zipf(0.99);
+    let of = |name, about, items, kind| {
+        let values = Some(Arc::new(Values::new(ValueKind::JsonUser, 0)));
+        Load { values, ..roomy(name, about, items, 250, kind) }
+    };
+    let through = |name, about, depth| {
+        let kind = Kind::ReadThrough { depth, settles: true };
+        Load { limit_mib, ..of(name, about, items(1e6), kind) }
+    };
+    vec![
+        through(
+            "dense",
+            "read-through in 64 MiB, 1 M keys, values of a kind, Zipf 0.99, depth 16, once settled",
+            16,
+        ),
+        through("dense-d1", "the same with one request in flight", 1),
+        Load {
+            limit_mib,
+            ..of(
+                "dense-sets",
+                "SET of 4 M new items in 64 MiB, depth 64, 4 connections",
+                items(4e6),
+                Kind::Store,
+            )
+        },
+        of(
+            "dense-fits",
+            "GET, 1 M items that fit, values of a kind, Zipf 0.99, depth 16",
+            items(1e6),
+            Kind::Resident { popularity: zipf, get_percent: 100, depth: 16 },
+        ),
+    ]
 }
 
 /// The loads for a flash tier.
@@ -249,6 +344,7 @@ fn flash(
         about,
         items,
         value_bytes: ValueBytes::fixed(bytes),
+        values: None,
         kind,
         limit_mib: ((limit_mib as f64 * scale) as u64).max(32),
         flash_mib: (2 * payload / MIB).max(256),
@@ -271,7 +367,7 @@ fn overwrite(items: u32) -> Load {
 
 fn roomy(name: &'static str, about: &'static str, items: u32, bytes: u32, kind: Kind) -> Load {
     let value_bytes = ValueBytes::fixed(bytes);
-    let mut load = Load { name, about, items, value_bytes, kind, limit_mib: 0, flash_mib: 0 };
+    let mut load = Load { name, about, items, value_bytes, values: None, kind, limit_mib: 0, flash_mib: 0 };
     load.limit_mib = load.roomy_limit_mib();
     load
 }
@@ -291,6 +387,7 @@ fn hit_ratio(scale: f64) -> Load {
         about: "read-through in 64 MiB, 1 M keys, 300 B, Zipf 0.99, 3 M GETs on one connection",
         items: (1_000_000.0 * scale) as u32,
         value_bytes: ValueBytes::fixed(300),
+        values: None,
         kind: Kind::HitRatio { requests },
         limit_mib: (64.0 * scale) as u64,
         flash_mib: 0,
@@ -320,7 +417,8 @@ fn all_trials(scale: f64) -> impl Iterator<Item = Load> {
             _ => (ValueBytes::fixed(400 - KEY_BYTES as u32), 0),
         };
         let items = (1_000_000.0 * scale) as u32;
-        Load { name, about, items, value_bytes, kind: Kind::Trial(trial), limit_mib, flash_mib }
+        let kind = Kind::Trial(trial);
+        Load { name, about, items, value_bytes, values: None, kind, limit_mib, flash_mib }
     })
 }
 
@@ -331,6 +429,7 @@ fn pressure(scale: f64) -> Load {
         about: "read-through with some 10 % misses, 1 M keys, 300 B, Zipf 0.99, beside the same commands all resident",
         items: (1_000_000.0 * scale) as u32,
         value_bytes: ValueBytes::fixed(300),
+        values: None,
         kind: Kind::Pressure { requests: (2_000_000.0 * scale) as u32 },
         limit_mib: (PRESSURE_LIMIT_MIB * scale) as u64,
         flash_mib: 0,
@@ -344,7 +443,8 @@ fn read_through(scale: f64) -> Load {
         about: "3.6 M items of 300 B stored in 1 GiB, then read-through, Zipf 0.99, depth 16",
         items: (3_600_000.0 * scale) as u32,
         value_bytes: ValueBytes::fixed(300),
-        kind: Kind::ReadThrough { depth: 16 },
+        values: None,
+        kind: Kind::ReadThrough { depth: 16, settles: false },
         limit_mib: (1024.0 * scale) as u64,
         flash_mib: 0,
     }
@@ -358,6 +458,7 @@ fn churn(scale: f64) -> Load {
         // Twice what fits, so that the limit is reached before the measurement starts.
         items: (400_000.0 * scale) as u32,
         value_bytes: ValueBytes { min: 50, max: 550 },
+        values: None,
         kind: Kind::Churn { depth: 16, window: (50_000.0 * scale) as u32 },
         limit_mib: (64.0 * scale) as u64,
         flash_mib: 0,

@@ -18,7 +18,9 @@ mod reply;
 mod report;
 mod rng;
 mod servers;
+mod settling;
 mod trials;
+mod values;
 mod wire;
 
 use std::fs::File;

@@ -4,6 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::values::ValueKind;
+use crate::wire::ValueBytes;
+
 /// Loads Larder and its peers alike, one after another on the same cores, and compares the cost of each request.
 #[derive(Debug, Parser)]
 #[command(name = "larder-bench-compare", version, args_conflicts_with_subcommands = true)]
@@ -97,6 +100,19 @@ pub(crate) struct CompareOptions {
     /// Factor for items, requests and memory limits
     #[arg(long, default_value_t = 1.0)]
     pub(crate) scale: f64,
+    /// Number of distinct keys of each load [default: the load's own times --scale]
+    #[arg(long)]
+    pub(crate) items: Option<u32>,
+    /// Values as applications store them, for all loads but those that ask what a server keeps [default: json-user for
+    /// the loads `dense`, letters for the others]
+    #[arg(long, value_name = "KIND")]
+    pub(crate) values: Option<ValueKind>,
+    /// Length of the values of --values in bytes: a number or MIN-MAX, 150 to 2000 [default: that of their kind]
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) value_bytes: Option<ValueBytes>,
+    /// Longest time in seconds until the hit ratio of the loads `dense` has settled
+    #[arg(long, default_value_t = 60.0)]
+    pub(crate) settle: f64,
     /// Memory to count on in MiB, for machines whose memory grows as it is used [default: what the kernel calls
     /// available]
     #[arg(long, value_name = "MIB")]
@@ -137,11 +153,17 @@ pub(crate) fn settle(mut options: CompareOptions) -> Result<CompareOptions, Stri
         options.rounds = 1;
         options.seconds = options.seconds.min(0.4);
         options.warmup = options.warmup.min(0.1);
+        options.settle = options.settle.min(2.0);
     }
     let check = |good: bool, message: &str| if good { Ok(()) } else { Err(message.to_owned()) };
     check(options.scale > 0.0 && options.scale <= 100.0, "--scale must be above 0 and at most 100")?;
     check(options.seconds > 0.0 && options.seconds <= 3600.0, "--seconds must be above 0 and at most 3600")?;
     check((0.0..=3600.0).contains(&options.warmup), "--warmup must be 0 to 3600")?;
+    check((0.0..=36_000.0).contains(&options.settle), "--settle must be 0 to 36000")?;
+    check(
+        options.items.is_none_or(|items| (1..=1_000_000_000).contains(&items)),
+        "--items must be 1 to 1e9",
+    )?;
     check((1..=1000).contains(&options.rounds), "--rounds must be 1 to 1000")?;
     check((1..=1000).contains(&options.connections), "--connections must be 1 to 1000")?;
     check(options.threads >= 1, "--threads must be at least 1")?;
@@ -196,5 +218,10 @@ mod tests {
         assert_eq!(settle(options.compare).expect("good flags").rounds, 1);
         assert_eq!("none".parse::<Cores>(), Ok(Cores(vec![])));
         assert!("1,x".parse::<Cores>().is_err());
+        assert_eq!("150-300".parse(), Ok(ValueBytes { min: 150, max: 300 }));
+        assert_eq!("250".parse(), Ok(ValueBytes::fixed(250)));
+        for wrong in ["149", "300-200", "150-2001", "x", "-", "200-x"] {
+            assert!(wrong.parse::<ValueBytes>().is_err(), "{wrong}");
+        }
     }
 }

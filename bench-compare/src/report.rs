@@ -6,12 +6,13 @@ use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use serde::Serialize;
 
 use crate::client::Shape;
-use crate::figures::{self, Median, PressureFigures, Row};
+use crate::figures::{self, Held, Median, PressureFigures, Round, Row};
 use crate::loads::{Kind, Load};
 use crate::options::CompareOptions;
 use crate::procfs::Machine;
 use crate::servers::Server;
 use crate::trials::{self, TrialFigures};
+use crate::values::ValueKind;
 
 /// Everything about one load.
 #[derive(Clone, Debug, Serialize)]
@@ -26,6 +27,8 @@ pub(crate) struct LoadReport {
     pub(crate) value_bytes_min: u32,
     /// Longest value, in bytes.
     pub(crate) value_bytes_max: u32,
+    /// What the values are; absent = letters.
+    pub(crate) values: Option<ValueKind>,
     /// Memory limit of the servers, in MiB.
     pub(crate) limit_mib: u64,
     /// Number of connections.
@@ -51,6 +54,7 @@ impl LoadReport {
             items: load.items,
             value_bytes_min: load.value_bytes.min,
             value_bytes_max: load.value_bytes.max,
+            values: load.value_kind(),
             limit_mib: load.limit_mib,
             connections: shape.connections,
             depth: shape.depth,
@@ -83,6 +87,10 @@ impl LoadReport {
             "\n## {}: {}\n{} items, limit {} MiB, {} connections, depth {}{rate}\n\n",
             self.load, self.about, self.items, self.limit_mib, self.connections, self.depth
         );
+        if let Some(kind) = self.values {
+            let (min, max) = (self.value_bytes_min, self.value_bytes_max);
+            out = format!("{}; values {}, {min} to {max} B\n\n", out.trim_end(), kind.prefix());
+        }
         if matches!(self.kind, Kind::Trial(_)) {
             out = format!("\n## {}: {}\nlimit {} MiB\n\n", self.load, self.about, self.limit_mib);
         }
@@ -126,6 +134,16 @@ impl LoadReport {
             Kind::Churn { .. } | Kind::Flash { .. } | Kind::ReadThrough { .. } => vec![HIT_RATIO, RESIDENT],
             Kind::Resident { .. } | Kind::Store | Kind::Trial(_) => Vec::new(),
         };
+        if self.values.is_some() {
+            if !columns.iter().any(|column| column.title == RESIDENT.title) {
+                columns.push(RESIDENT);
+            }
+            columns.extend([
+                Column { title: "items", cell: |row, _| held(row, |held| held.items) },
+                Column { title: "evictions", cell: |row, _| held(row, |held| held.evictions) },
+                Column { title: "server us/GET", cell: |row, _| median_of(row, 3, figures::us_per_get) },
+            ]);
+        }
         columns
             .push(Column { title: "requests/s", cell: |_, median| format!("{:.0}", median.requests_per_s) });
         if !matches!(self.kind, Kind::HitRatio { .. } | Kind::Pressure { .. }) {
@@ -211,8 +229,17 @@ fn cost_of_eviction(row: &Row) -> String {
 }
 
 fn pressure(row: &Row, field: fn(&PressureFigures) -> f64) -> String {
-    let values: Vec<f64> = row.rounds.iter().filter_map(|round| round.pressure.as_ref().map(field)).collect();
-    if values.is_empty() { "-".to_owned() } else { format!("{:.3}", figures::median(values)) }
+    median_of(row, 3, |round| round.pressure.as_ref().map(field))
+}
+
+fn held(row: &Row, field: fn(&Held) -> u64) -> String {
+    median_of(row, 0, |round| round.held.as_ref().map(|held| field(held) as f64))
+}
+
+/// The median of the rounds that have the figure, with that many decimals.
+fn median_of(row: &Row, decimals: usize, figure: impl Fn(&Round) -> Option<f64>) -> String {
+    let values: Vec<f64> = row.rounds.iter().filter_map(figure).collect();
+    if values.is_empty() { "-".to_owned() } else { format!("{:.decimals$}", figures::median(values)) }
 }
 
 fn latency(median: &Median, which: usize) -> String {

@@ -1,11 +1,14 @@
 //! Encodes requests: keys, values, and the protocols.
 
+use std::sync::Arc;
+
 use crate::rng::{Rng, mix};
+use crate::values::{self, Values};
 
 /// Length of every key in bytes.
 pub(crate) const KEY_BYTES: usize = 30;
 
-/// The start of every key; ten digits follow.
+/// The start of every key whose value has no kind; ten digits follow.
 const PREFIX: &[u8; KEY_BYTES - DIGITS] = b"larder:bench:object:";
 const DIGITS: usize = 10;
 
@@ -33,6 +36,21 @@ pub(crate) struct ValueBytes {
     pub(crate) min: u32,
     /// The longest.
     pub(crate) max: u32,
+}
+
+impl std::str::FromStr for ValueBytes {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (min, max) = text.split_once('-').unwrap_or((text, text));
+        let number = |text: &str| text.parse().map_err(|_| format!("`{text}` is not a number of bytes"));
+        let (min, max) = (number(min)?, number(max)?);
+        if min > max || !values::BYTES.contains(&min) || !values::BYTES.contains(&max) {
+            let (least, most) = values::BYTES.into_inner();
+            return Err(format!("want a length or MIN-MAX, both {least} to {most} bytes"));
+        }
+        Ok(Self { min, max })
+    }
 }
 
 impl ValueBytes {
@@ -63,6 +81,8 @@ pub(crate) struct Wire {
     value_bytes: ValueBytes,
     verify: bool,
     pool: Vec<u8>,
+    /// The values; `None` = letters.
+    values: Option<Arc<Values>>,
 }
 
 impl Wire {
@@ -72,7 +92,17 @@ impl Wire {
         const LETTERS: &[u8; 64] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ._";
         let mut rng = Rng::new(0x1a2d_e200);
         let pool = (0..POOL_BYTES).map(|_| LETTERS[rng.below(64) as usize]).collect();
-        Self { protocol, value_bytes, verify, pool }
+        Self { protocol, value_bytes, verify, pool, values: None }
+    }
+
+    /// The same with values of a kind, which the beginning of a key tells.
+    pub(crate) fn with_values(self, values: Option<Arc<Values>>) -> Self {
+        Self { values, ..self }
+    }
+
+    /// Whether a server can be asked for its items: not in the binary protocol, and not one that answers all alike.
+    pub(crate) fn can_ask(&self) -> bool {
+        self.protocol != Protocol::Binary && self.verify
     }
 
     /// An upper bound for one request or one reply, in bytes.
@@ -85,9 +115,9 @@ impl Wire {
         match self.protocol {
             Protocol::Text => out.extend_from_slice(b"get "),
             Protocol::Resp => out.extend_from_slice(b"*2\r\n$3\r\nGET\r\n$30\r\n"),
-            Protocol::Binary => return put_packet(out, 0x00, id, b"", 0),
+            Protocol::Binary => return self.put_packet(out, 0x00, id, b"", 0),
         }
-        out.extend_from_slice(&key(id));
+        self.put_key(out, id);
         out.extend_from_slice(b"\r\n");
     }
 
@@ -99,7 +129,7 @@ impl Wire {
             Protocol::Resp => out.extend_from_slice(b"*2\r\n$6\r\nEXISTS\r\n$30\r\n"),
             Protocol::Binary => unreachable!("no packet asks for that"),
         }
-        out.extend_from_slice(&key(id));
+        self.put_key(out, id);
         out.extend_from_slice(b"\r\n");
     }
 
@@ -113,14 +143,14 @@ impl Wire {
         let bytes = self.value_bytes.of(id);
         if self.protocol == Protocol::Binary {
             let ttl = ttl_s.to_be_bytes();
-            put_packet(out, 0x01, id, &[0, 0, 0, 0, ttl[0], ttl[1], ttl[2], ttl[3]], bytes);
+            self.put_packet(out, 0x01, id, &[0, 0, 0, 0, ttl[0], ttl[1], ttl[2], ttl[3]], bytes);
             return self.put_value(out, id, bytes);
         }
         match self.protocol {
             Protocol::Binary => {}
             Protocol::Text => {
                 out.extend_from_slice(b"set ");
-                out.extend_from_slice(&key(id));
+                self.put_key(out, id);
                 out.extend_from_slice(b" 0 ");
                 put_decimal(out, ttl_s as usize);
                 out.push(b' ');
@@ -129,7 +159,7 @@ impl Wire {
                 let words = if ttl_s == 0 { b'3' } else { b'5' };
                 out.extend_from_slice(&[b'*', words]);
                 out.extend_from_slice(b"\r\n$3\r\nSET\r\n$30\r\n");
-                out.extend_from_slice(&key(id));
+                self.put_key(out, id);
                 out.extend_from_slice(b"\r\n$");
             }
         }
@@ -143,19 +173,48 @@ impl Wire {
         }
     }
 
+    fn put_key(&self, out: &mut Vec<u8>, id: u32) {
+        let begin = out.len();
+        out.extend_from_slice(&key(id));
+        if let Some(values) = &self.values {
+            let name = values.kind_of(id).prefix().as_bytes();
+            let (kind, rest) = out[begin..begin + PREFIX.len()].split_at_mut(name.len());
+            kind.copy_from_slice(name);
+            rest.fill(b'0');
+            rest[0] = b':';
+        }
+    }
+
+    /// Appends a packet of the binary protocol up to its value, which has `value_bytes` bytes.
+    fn put_packet(&self, out: &mut Vec<u8>, opcode: u8, id: u32, extras: &[u8], value_bytes: usize) {
+        let body = (extras.len() + KEY_BYTES + value_bytes) as u32;
+        out.extend_from_slice(&[0x80, opcode, 0, KEY_BYTES as u8, extras.len() as u8, 0, 0, 0]);
+        out.extend_from_slice(&body.to_be_bytes());
+        out.extend_from_slice(&[0; 12]);
+        out.extend_from_slice(extras);
+        self.put_key(out, id);
+    }
+
     fn put_value(&self, out: &mut Vec<u8>, id: u32, bytes: usize) {
+        if let Some(values) = &self.values {
+            return values.put(out, id, bytes);
+        }
         let head = digits(id);
         let head = &head[..bytes.min(DIGITS)];
         out.extend_from_slice(head);
         out.extend_from_slice(self.tail(id, bytes - head.len()));
     }
 
-    /// True if `value` has the length and the first bytes of the value of key `id`.
+    /// True if `value` has the length and the first bytes of the value of key `id`; if the values have a kind, all its
+    /// bytes.
     pub(crate) fn belongs(&self, id: u32, value: &[u8]) -> bool {
         if !self.verify {
             return true;
         }
         let bytes = self.value_bytes.of(id);
+        if let Some(values) = &self.values {
+            return value.len() == bytes && values.is(id, value);
+        }
         let head = bytes.min(DIGITS);
         value.len() == bytes && value[..head] == digits(id)[..head]
     }
@@ -173,16 +232,6 @@ pub(crate) fn key(id: u32) -> [u8; KEY_BYTES] {
     out[..PREFIX.len()].copy_from_slice(PREFIX);
     out[PREFIX.len()..].copy_from_slice(&digits(id));
     out
-}
-
-/// Appends a packet of the binary protocol up to its value, which has `value_bytes` bytes.
-fn put_packet(out: &mut Vec<u8>, opcode: u8, id: u32, extras: &[u8], value_bytes: usize) {
-    let body = (extras.len() + KEY_BYTES + value_bytes) as u32;
-    out.extend_from_slice(&[0x80, opcode, 0, KEY_BYTES as u8, extras.len() as u8, 0, 0, 0]);
-    out.extend_from_slice(&body.to_be_bytes());
-    out.extend_from_slice(&[0; 12]);
-    out.extend_from_slice(extras);
-    out.extend_from_slice(&key(id));
 }
 
 /// `id` in ten decimal digits.
@@ -205,6 +254,7 @@ fn put_decimal(out: &mut Vec<u8>, number: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::values::ValueKind;
 
     fn written(wire: &Wire, put: impl Fn(&Wire, &mut Vec<u8>)) -> String {
         let mut out = Vec::new();
@@ -258,6 +308,24 @@ mod tests {
         assert!(!wire.belongs(98, value));
         assert!(!wire.belongs(99, &value[1..]));
         assert!(Wire::new(Protocol::Text, ValueBytes::fixed(1), false).belongs(5, b"anything"));
+    }
+
+    #[test]
+    fn the_kind_of_a_value_stands_in_its_key() {
+        let values = Some(Arc::new(Values::new(ValueKind::Mix, 1)));
+        let wire = Wire::new(Protocol::Text, ValueBytes { min: 150, max: 390 }, true).with_values(values);
+        let (mut get, mut set) = (Vec::new(), Vec::new());
+        wire.put_get(&mut get, 7);
+        wire.put_set(&mut set, 7);
+        let key = String::from_utf8_lossy(&get[4..get.len() - 2]).into_owned();
+        let value = &set[set.iter().position(|&byte| byte == b'\n').expect("a line") + 1..set.len() - 2];
+        let kind = Values::new(ValueKind::Mix, 1).kind_of(7).prefix();
+        assert!(key.starts_with(&format!("{kind}:00")) && key.ends_with("0000000007"), "{key}");
+        assert_eq!(key.len(), KEY_BYTES);
+        assert!(wire.belongs(7, value) && !wire.belongs(8, value));
+        let mut damaged = value.to_vec();
+        *damaged.last_mut().expect("a byte") ^= 1;
+        assert!(!wire.belongs(7, &damaged));
     }
 
     #[test]

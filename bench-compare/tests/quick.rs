@@ -27,6 +27,17 @@ fn two_cores() -> (String, String) {
     (first.to_string(), second.to_string())
 }
 
+/// Runs a comparison without pins. Returns the document that it writes to a file of that name, and what it prints.
+fn compared(name: &str, arguments: &[&str]) -> (serde_json::Value, String) {
+    let json = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let pins = ["--server-cores", "none", "--client-cores", "none", "--json"];
+    let output = run(&[arguments, &pins, &[json.to_str().expect("UTF-8")]].concat());
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
+    let document = std::fs::read_to_string(&json).expect("the JSON file");
+    (serde_json::from_str(&document).expect("JSON"), text)
+}
+
 /// One load of each kind: all is there, all is there but some was evicted, and what is there is counted.
 const LOADS: [&str; 3] = ["get-32", "pressure-10", "hit-ratio-64mb"];
 
@@ -94,23 +105,39 @@ fn a_trial_runs_only_when_it_is_named() {
         println!("skipped: memcached is not on PATH");
         return;
     }
-    let json = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("kept.json");
-    let pins = ["--server-cores", "none", "--client-cores", "none"];
-    let output = run(&[
-        &["--load", "kept", "--scale", "0.125", "--only", "memcached", "--json"][..],
-        &[json.to_str().expect("UTF-8")],
-        &pins,
-    ]
-    .concat());
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
-    let document = std::fs::read_to_string(&json).expect("the JSON file");
-    let document: serde_json::Value = serde_json::from_str(&document).expect("JSON");
+    let arguments = ["--load", "kept", "--scale", "0.125", "--only", "memcached"];
+    let (document, text) = compared("kept.json", &arguments);
     let figures = &document["loads"][0]["rows"][0]["rounds"][0]["trial"]["figures"];
     let left = figures[1]["value"].as_f64().expect("new ones left");
     // All were stored last, and they fit; memcached may have evicted a few where slabs are coarse.
     assert!((4_000.0..=8_750.0).contains(&left), "{figures}");
     assert!(text.contains("| kept % of the living |"), "{text}");
+}
+
+#[test]
+fn values_of_a_kind_are_stored_and_read_back() {
+    if !on_path("memcached") {
+        println!("skipped: memcached is not on PATH");
+        return;
+    }
+    let loads = ["dense", "dense-sets", "dense-fits"];
+    let load = loads.join(",");
+    let small = ["--quick", "--scale", "0.125", "--items", "60000", "--only", "memcached"];
+    let (document, text) =
+        compared("dense.json", &[&small[..], &["--values", "mix", "--load", &load]].concat());
+    for (name, load) in loads.iter().zip(document["loads"].as_array().expect("loads")) {
+        let round = &load["rows"][0]["rounds"][0];
+        let number = |field: &str| round[field].as_u64().expect("a number");
+        let held = |field: &str| round["held"][field].as_u64().expect("a number");
+        assert_eq!((load["load"].as_str(), load["values"].as_str()), (Some(*name), Some("mix")));
+        assert!(number("requests") > 0 && number("refused") == 0 && held("items") > 1_000, "{name}: {round}");
+        match *name {
+            "dense" => assert!(number("hits") > 0 && number("misses") > 0, "{round}"),
+            "dense-sets" => assert!(number("stored") == 60_000 && held("evictions") > 0, "{round}"),
+            _ => assert!(number("hits") > 0 && number("misses") == 0 && held("items") == 60_000, "{round}"),
+        }
+    }
+    assert!(text.contains("the hit ratio "), "{text}");
 }
 
 #[test]
@@ -153,6 +180,7 @@ fn mistakes_are_told_in_one_line() {
         (&["--load", "nonsense"][..], "there is no load `nonsense`"),
         (&["--only", "nonsense"][..], "which is none of the servers"),
         (&["--peer", "nonsense"][..], "want name=path[:args]"),
+        (&["--value-bytes", "9"][..], "both 150 to 2000 bytes"),
         (&["--scale", "0"][..], "--scale must be"),
         (&["--server-cores", "999", "--only", "empty"][..], "core 999 is not ours to use"),
     ] {
