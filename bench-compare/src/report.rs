@@ -141,8 +141,13 @@ impl LoadReport {
             columns.extend([
                 Column { title: "items", cell: |row, _| held(row, |held| held.items) },
                 Column { title: "evictions", cell: |row, _| held(row, |held| held.evictions) },
-                Column { title: "server us/GET", cell: |row, _| median_of(row, 3, figures::us_per_get) },
             ]);
+            if self.kind != Kind::Store {
+                columns.push(Column {
+                    title: "server us/GET",
+                    cell: |row, _| median_of(row, 3, figures::us_per_get),
+                });
+            }
         }
         columns
             .push(Column { title: "requests/s", cell: |_, median| format!("{:.0}", median.requests_per_s) });

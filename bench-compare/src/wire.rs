@@ -211,10 +211,10 @@ impl Wire {
         if !self.verify {
             return true;
         }
-        let bytes = self.value_bytes.of(id);
         if let Some(values) = &self.values {
-            return value.len() == bytes && values.is(id, value);
+            return values.is(id, value, |id| self.value_bytes.of(id));
         }
+        let bytes = self.value_bytes.of(id);
         let head = bytes.min(DIGITS);
         value.len() == bytes && value[..head] == digits(id)[..head]
     }

@@ -132,13 +132,13 @@ impl Values {
         });
     }
 
-    /// Whether `value` is value `number` of that length.
-    pub(crate) fn is(&self, number: u32, value: &[u8]) -> bool {
+    /// Whether `value` is value `number`, whose length is that of [`Values::learn`] or else `bytes_of`.
+    pub(crate) fn is(&self, number: u32, value: &[u8], bytes_of: impl FnOnce(u32) -> usize) -> bool {
         if let Some(sum) = self.sums.get().and_then(|sums| sums.get(number as usize)) {
             return rapidhash_v3(value) == *sum;
         }
         let mut right = Vec::new();
-        self.put(&mut right, number, value.len());
+        self.put(&mut right, number, bytes_of(number));
         right == value
     }
 }
@@ -195,12 +195,15 @@ mod tests {
     #[test]
     fn a_value_is_told_from_others_with_and_without_its_sum() {
         let values = Values::new(ValueKind::Mix, 42);
+        let is = |number, value: &[u8]| values.is(number, value, |number| bytes(ValueKind::Mix, number));
         for _ in 0..2 {
             for number in [0, 99, 100, 1_000] {
                 let mut right = value(ValueKind::Mix, number, bytes(ValueKind::Mix, number));
-                assert!(values.is(number, &right) && !values.is(number + 1, &right));
+                assert!(is(number, &right) && !is(number + 1, &right));
+                let other_length = value(ValueKind::Mix, number, right.len() + 1);
+                assert!(!is(number, &other_length) && !is(number, &right[..right.len() - 1]));
                 right[40] ^= 1;
-                assert!(!values.is(number, &right));
+                assert!(!is(number, &right));
             }
             values.learn(100, |number| bytes(ValueKind::Mix, number));
         }
