@@ -204,7 +204,7 @@ fn two_queues(worker: &Worker, pool: &KeyPool, other_core: usize) {
                 let found = pool.keys_from(first).take(size).filter_map(|key| {
                     match worker.get(worker.cache().hash(key), key)?.value() {
                         Value::Whole(value) => Some(value),
-                        Value::Chunked { .. } => None,
+                        Value::Chunked { .. } | Value::Compressed(_) => None,
                     }
                 });
                 sender.send(found.collect()).expect("the other thread takes all");
