@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use larder_server::settings::{
-    Address, AdminAddress, Admit, Backend, FlashDevice, ListenerTls, LogFormat, MIB, Objective, Pages,
-    PinCpus, Placement, Port, Protocol, Recover, Row, Settings, Takes, Temperature, Topic, UserNamespace,
-    WithoutEffect, WorthMode, table,
+    Address, AdminAddress, Admit, Backend, Compress, FlashDevice, ListenerTls, LogFormat, MIB, Objective,
+    Pages, PinCpus, Placement, Port, Protocol, Recover, Row, Settings, Takes, Temperature, Topic,
+    UserNamespace, WithoutEffect, WorthMode, table,
 };
 
 use super::{Action, COMMANDS, CliError, extended, file, parse};
@@ -125,6 +125,13 @@ fn flags_of_memory_and_limits() {
     sets("--column-bytes 64k", |s| s.column_bytes = Some(65536));
     sets("--placement column", |s| s.placement = Placement::Column);
     sets("--hashpower 20", |s| s.hashpower = Some(20));
+    sets("--compress off", |s| s.compress = Compress::Off);
+    sets("--compress a --compress b,c", |s| {
+        s.compress = Compress::Only(["a", "b", "c"].map(String::from).into())
+    });
+    refuses("--compress auto,a", "expected auto alone, off alone, or names with a comma between");
+    refuses("--compress a,", "names with a comma between");
+    refuses("--compress a/b -D /", "--compress: `a/b` has the delimiter `/` in it");
     sets("-c 5 -t 2 -R 3", |s| (s.connections_max, s.threads, s.requests_per_event) = (5, 2, 3));
     sets("--maxconns-fast=false --idle-timeout 60", |s| (s.maxconns_fast, s.idle_timeout_s) = (false, 60));
     sets("--address-conn-limit 7", |s| s.connections_per_address_max = 7);

@@ -95,6 +95,8 @@ fn serve(
     let cache = Cache::with_flash(options, level).map_err(refuse)?;
     keep::announce(&cache, settings);
     cache.set_namespaces(&settings.namespaces, settings.prefix_delimiter).map_err(RunError)?;
+    let may_share = settings::may_share_dictionaries(&settings.namespaces, &settings.user_namespaces);
+    cache.share_dictionaries(may_share);
     let ring_buffers = ring_buffers(settings, &cache)?;
     let tls =
         settings.tls.enabled.then(|| Tls::load(&settings.tls)).transpose().map_err(RunError)?.map(Arc::new);
@@ -302,7 +304,6 @@ pub fn doubts_of_start(settings: &Settings) -> Vec<String> {
 
 fn cache_options(settings: &Settings) -> CacheOptions {
     CacheOptions {
-        compress: larder_cache::Compress::default(),
         limit_bytes: settings.memory_bytes,
         item_bytes_max: settings.item_bytes_max as u64,
         evict: settings.evict,
@@ -328,6 +329,7 @@ fn cache_options(settings: &Settings) -> CacheOptions {
         seed: None,
         temperature: settings.temperature,
         worth: settings.worth,
+        compress: settings.compress.clone(),
         prefix_delimiter: settings.prefix_delimiter,
         device: settings.device,
         nodes: NumaNodes::default(),

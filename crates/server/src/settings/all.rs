@@ -8,7 +8,7 @@ use super::network::{ADMIN_DEFAULT, Address, AdminAddress, Backend, Port, Protoc
 use super::process::{LogFormat, PinCpus, WithoutEffect};
 use super::tls::TlsSettings;
 use super::units::MIB;
-use larder_cache::{Device, Namespace, Placement, TemperatureKind as Temperature, WorthOptions};
+use larder_cache::{Compress, Device, Namespace, Placement, TemperatureKind as Temperature, WorthOptions};
 use std::path::PathBuf;
 
 settings! {
@@ -73,6 +73,8 @@ settings! {
         pub temperature: Temperature = Temperature::ENTRY,
         /// What the worth of an item is made of. Default: penalties, and the time that clients wait.
         pub worth: WorthOptions = WorthOptions::default(),
+        /// Which values are compressed in memory.
+        pub compress: Compress = Compress::Auto,
         /// The namespaces that have shares of the memory, counters and longest times to live. Their keys have the name
         /// before the first [`Settings::prefix_delimiter`].
         pub namespaces: Vec<Namespace> = Vec::new(),

@@ -6,7 +6,7 @@ use super::network::{Address, Port, Protocol};
 use super::process::PinCpus;
 use super::tls::ListenerTls;
 use super::units::MIB;
-use larder_cache::NAMESPACE_BYTES_MAX;
+use larder_cache::{Compress, NAMESPACE_BYTES_MAX, check_compress};
 
 /// Looks for settings that contradict each other.
 ///
@@ -31,6 +31,11 @@ pub fn problems(settings: &Settings) -> Vec<String> {
     check_ports(settings, &mut wrong);
     check_login(settings, &mut wrong);
     check_user_namespaces(settings, &mut wrong);
+    if let Compress::Only(names) = &settings.compress
+        && let Err(what) = check_compress(names, settings.prefix_delimiter)
+    {
+        wrong(format!("--compress: {what}"));
+    }
     settings.tls.tell_problems(&mut wrong);
     if !settings.tls.enabled && settings.addresses.iter().any(|address| address.tls != ListenerTls::Default) {
         wrong(

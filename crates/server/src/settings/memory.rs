@@ -1,6 +1,7 @@
 //! Where items lie, and whose they are.
 
 use super::names::Names;
+use larder_cache::Namespace;
 
 /// Which pages of the operating system hold the items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,4 +35,9 @@ pub struct UserNamespace {
     /// The name of the namespace: 1 to [`NAMESPACE_BYTES_MAX`](larder_cache::NAMESPACE_BYTES_MAX) printable bytes of
     /// ASCII, none of them the delimiter.
     pub namespace: String,
+}
+
+/// Whether values of different prefixes may train one dictionary: not where prefixes are those of tenants.
+pub(crate) fn may_share_dictionaries(namespaces: &[Namespace], users: &[UserNamespace]) -> bool {
+    namespaces.is_empty() && users.is_empty()
 }

@@ -30,8 +30,10 @@ pub use flash::{Admit, Direct, FlashDevice, FlashSettings, Promote, Recover};
 pub(crate) use flash::{DIRECT, PROMOTE, RECOVER};
 pub use fleet::{FleetNode, FleetSettings, slot_ranges};
 pub use larder_cache::{
-    Device, Namespace, Objective, Placement, TemperatureKind as Temperature, WorthMode, WorthOptions,
+    Compress, Device, Namespace, Objective, Placement, TemperatureKind as Temperature, WorthMode,
+    WorthOptions,
 };
+pub(crate) use memory::may_share_dictionaries;
 pub use memory::{Pages, UserNamespace};
 pub use network::{ADMIN_DEFAULT, Address, AdminAddress, Backend, Port, Protocol};
 pub(crate) use network::{EVERYWHERE, THIS_MACHINE};

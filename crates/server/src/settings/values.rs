@@ -8,7 +8,7 @@ use super::network::{Address, AdminAddress, Port};
 use super::process::PinCpus;
 use super::tls::ListenerTls;
 use super::units::MIB;
-use larder_cache::{Namespace, check_namespaces};
+use larder_cache::{Compress, Namespace, check_namespaces};
 use std::fmt::Display;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -271,7 +271,27 @@ pub(super) const CIPHERS: By<Vec<String>> = By(
     |names| names.join(":"),
 );
 
-// ---- namespaces ----
+// ---- prefixes of keys ----
+
+/// `auto`, `off`, or names of prefixes separated by commas.
+pub(super) const COMPRESS: By<Compress> = By(
+    |text| match text {
+        "auto" => Ok(Compress::Auto),
+        "off" => Ok(Compress::Off),
+        _ => {
+            let names: Vec<String> = text.split(',').map(str::to_owned).collect();
+            match names.iter().any(|name| ["", "auto", "off"].contains(&name.as_str())) {
+                true => Err("expected auto alone, off alone, or names with a comma between".to_owned()),
+                false => Ok(Compress::Only(names)),
+            }
+        }
+    },
+    |wanted| match wanted {
+        Compress::Off => "off".to_owned(),
+        Compress::Only(names) => names.join(","),
+        Compress::Auto | Compress::Modelled(_) => "auto".to_owned(),
+    },
+);
 
 /// `NAME=LEAST-MOST` or `NAME=LEAST-MOST/SECONDS`, separated by commas; nothing for none.
 pub(super) const NAMESPACES: By<Vec<Namespace>> = By(

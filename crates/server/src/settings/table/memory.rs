@@ -1,13 +1,14 @@
 //! Where items lie, which of them stay, and whose they are.
 
 use crate::settings::all::Settings;
-use crate::settings::memory::{PAGES, Pages};
+use crate::settings::memory::{PAGES, Pages, may_share_dictionaries};
 use crate::settings::names::one_of;
 use crate::settings::row::Takes::{List, Value};
-use crate::settings::row::{ARENA, At, BY_FILE, Change, Given, PREPARED, Part, ROW, Row, Topic, at};
+use crate::settings::row::{ARENA, At, Change, Given, PREPARED, Part, ROW, Row, Topic, at};
 use crate::settings::units::{MEMORY_BYTES_MIN, MIB};
 use crate::settings::values::{
-    By, Bytes, Kind, Maybe, NAMESPACES, PATH, SWITCH, SWITCH_OFF, USER_NAMESPACES, Whole, bytes, size,
+    By, Bytes, COMPRESS, Kind, Maybe, NAMESPACES, PATH, SWITCH, SWITCH_OFF, USER_NAMESPACES, Whole, bytes,
+    size,
 };
 use larder_cache::{Objective, Placement, TemperatureKind, WorthMode, WorthOptions};
 
@@ -86,18 +87,36 @@ pub(super) static ROWS: &[Row] = &[
             running.cache().set_worth(WorthOptions { objective: new.worth.objective, ..now.worth });
             Ok(())
         }), ..MEMORY },
+    Row { name: "compress", takes: List("NAME"), example: "session,page",
+        help: "values to compress in memory while it is full, where they are not hot and shrink by a quarter: auto \
+               (all), off (none), or those whose keys begin with a NAME of this list and the delimiter (-D, else :); \
+               stats compression shows what comes of it",
+        value: at!(compress, COMPRESS),
+        change: Change::Live(|running, _, new| {
+            running.cache().set_compress(new.compress.clone());
+            Ok(())
+        }), ..MEMORY },
     Row { name: "namespaces", takes: List("NAME=LEAST-MOST[/SECONDS]"), example: "session=20-50/3600,page=0-40",
         help: "tenants, separated by commas, whose keys begin with NAME and the delimiter (-D, else :): the least and \
                the most of the memory for items that each has while memory is short, in percent, and the longest time \
                to live of its items; stats namespaces shows what they have, stats mrc NAME what one would miss with \
                more memory or less",
         value: at!(namespaces, NAMESPACES),
-        change: Change::Live(|running, now, new| running.cache().set_namespaces(&new.namespaces, now.prefix_delimiter)),
-        ..MEMORY },
+        change: Change::Live(|running, now, new| {
+            running.cache().set_namespaces(&new.namespaces, now.prefix_delimiter)?;
+            let may_share = may_share_dictionaries(&new.namespaces, &now.user_namespaces);
+            running.cache().share_dictionaries(may_share);
+            Ok(())
+        }), ..MEMORY },
     Row { name: "user-namespaces", takes: List("USER=NAME"), example: "alice=session,bob=page",
         help: "users of the file of -Y, separated by commas, each with the NAME of a namespace (--namespaces): NAME \
                and the delimiter are put before each of the user's keys, and taken off again in what the user is shown",
-        value: at!(user_namespaces, USER_NAMESPACES), change: BY_FILE, ..MEMORY },
+        value: at!(user_namespaces, USER_NAMESPACES),
+        change: Change::ByFile(|running, now, new| {
+            let may_share = may_share_dictionaries(&now.namespaces, &new.user_namespaces);
+            running.cache().share_dictionaries(may_share);
+            Ok(())
+        }), ..MEMORY },
     Row { name: "device", takes: Value("NAME"), example: "cuda:1",
         help: "device that works on a hitmap: cpu, cuda, or cuda:N for GPU number N; the CPU takes over if there is no \
                GPU or if it fails",
