@@ -38,6 +38,8 @@ pub enum StatsKind<'a> {
     Worth,
     /// `namespaces`, which memcached does not have: what the tenants have, and what was counted of them.
     Namespaces,
+    /// `stats compression`, which memcached does not have.
+    Compression,
     /// `stats detail on`
     DetailOn,
     /// `stats detail off`
@@ -292,6 +294,7 @@ pub(crate) fn stats<'a>(mut words: Words<'a>) -> Arguments<StatsKind<'a>> {
         b"temperature" => StatsKind::Temperature,
         b"worth" => StatsKind::Worth,
         b"namespaces" => StatsKind::Namespaces,
+        b"compression" => StatsKind::Compression,
         b"flash" => StatsKind::Flash,
         b"penalties" => StatsKind::Penalties,
         b"hotkeys" => shown_or_reset(words, StatsKind::HotKeys, StatsKind::HotKeysReset)?,

@@ -10,6 +10,7 @@
 //! The server does not decide which items stay in memory. The cache does.
 
 pub mod admin;
+mod compression;
 mod cpus;
 pub mod dispatch;
 mod error;

@@ -7,6 +7,7 @@ use crate::admin::process::Pulse;
 use crate::admin::{
     CurveShown, Family, GroupRow, KeyRows, Kind, Moment, Sample, Source, Value, ZoneCell, names,
 };
+use crate::compression;
 use crate::dispatch::{ServerState, WatchCounts};
 use crate::flash::numbers;
 use crate::io::IoSnapshot;
@@ -115,6 +116,7 @@ impl Source for Metrics {
         families.push(self.worth());
         families.extend(group_families(&worth::rows(&stats.groups, self.cache.column_bytes())));
         families.extend(io_counters(&io));
+        families.extend(compression::families(&self.cache));
         families.extend(keys::families(&self.cache));
         families.extend(namespace_families(&self.cache.namespaces()));
         families.extend(watch_families(&self.state.watch().counts(), self.state.watch().watchers()));

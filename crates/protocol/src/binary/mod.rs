@@ -421,6 +421,7 @@ fn statistics(group: &[u8]) -> Option<StatsKind<'static>> {
         b"temperature" => StatsKind::Temperature,
         b"worth" => StatsKind::Worth,
         b"namespaces" => StatsKind::Namespaces,
+        b"compression" => StatsKind::Compression,
         b"extstore" => StatsKind::Extstore,
         b"flash" => StatsKind::Flash,
         b"penalties" => StatsKind::Penalties,

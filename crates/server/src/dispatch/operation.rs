@@ -214,6 +214,7 @@ pub(super) enum StatsTopic {
     Temperature,
     Worth,
     Namespaces,
+    Compression,
     Flash,
     Penalties,
     HotKeys,

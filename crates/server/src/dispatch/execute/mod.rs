@@ -25,6 +25,7 @@ mod observe;
 mod parts;
 mod room;
 mod stats;
+mod stats_compression;
 mod stats_flash;
 mod stats_latency;
 mod stats_mrc;

@@ -43,6 +43,7 @@ impl Executor {
             StatsTopic::Temperature => self.stats_temperature(&mut rows),
             StatsTopic::Worth => self.stats_worth(&mut rows),
             StatsTopic::Namespaces => self.stats_namespaces(&mut rows),
+            StatsTopic::Compression => self.stats_compression(&mut rows),
             StatsTopic::Flash => self.stats_flash(&mut rows),
             StatsTopic::Penalties => self.stats_penalties(&mut rows),
             StatsTopic::HotKeys => self.stats_hot_keys(&mut rows),
@@ -238,6 +239,7 @@ impl Executor {
         let worth = cache.worth();
         rows.put("worth", worth.mode.name());
         rows.put("objective", worth.objective.name());
+        self.compress_setting(rows);
         rows.put("device", settings.device);
         self.flash_settings(rows);
         rows.put("backend", self.state.drivers().map_or("", |drivers| drivers.backend.interface()));

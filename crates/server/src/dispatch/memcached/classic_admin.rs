@@ -115,6 +115,7 @@ pub(super) fn stats_operation(kind: StatsKind<'_>) -> Operation<'_> {
         StatsKind::Temperature => StatsTopic::Temperature,
         StatsKind::Worth => StatsTopic::Worth,
         StatsKind::Namespaces => StatsTopic::Namespaces,
+        StatsKind::Compression => StatsTopic::Compression,
         StatsKind::Flash | StatsKind::Extstore => StatsTopic::Flash,
         StatsKind::Penalties => StatsTopic::Penalties,
         StatsKind::HotKeys => StatsTopic::HotKeys,
