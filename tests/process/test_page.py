@@ -10,6 +10,7 @@ import unittest
 import process_support  # noqa: F401 (finds the modules below)
 import support
 from process_support import Case, larder_only
+from test_compress import Readers, document
 from test_report import CHROMIUM, Browser
 
 AXE = os.path.join(support.tools_folder(), "node", "node_modules", "axe-core", "axe.min.js")
@@ -92,6 +93,19 @@ class Page(Case):
         self.choose("namespaces")
         self.text("tenants", r"user\s+7\d\s.*\s75\.0 %\s")
         self.assertEqual(self.browser.complaints, [])
+
+    @larder_only
+    def test_what_is_compressed(self):
+        connection = self.visit("-m", "16")
+
+        def compressed():
+            return int(connection.stats(b"compression")[b"compressed_items"])
+
+        self.text("memory-key", "index")
+        self.assertEqual(self.text("compressed", ""), "")
+        readers = Readers(self.connection(self.running), {b"user": document})
+        readers.read_until(compressed, "items are compressed")
+        self.text("compressed", r"^\d+(\.\d+)? % of the items are compressed, their values \d\.\d to 1\.$")
 
     @larder_only
     def test_each_tab_has_an_address_and_the_numbers_a_filter(self):

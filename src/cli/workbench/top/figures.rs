@@ -22,6 +22,7 @@ pub(super) struct Sample {
     sizes: Stats,
     hot_keys: Stats,
     namespaces: Stats,
+    compression: Stats,
 }
 
 /// Asks a server.
@@ -42,6 +43,7 @@ pub(super) fn sample(live: &mut Live) -> Result<Sample, LiveError> {
         sizes: ask("mrc")?,
         hot_keys: ask("hotkeys")?,
         namespaces: ask("namespaces")?,
+        compression: ask("compression")?,
         at: Instant::now(),
     })
 }
@@ -158,8 +160,17 @@ fn memory(now: &Sample) -> Panel {
         rows.extend(number(name).map(|value| row(words, bytes(value))));
     }
     let at = rows.len().min(2);
-    rows.splice(at..at, number("curr_items").map(|items| row("items", plain(items))));
+    let items = number("curr_items").map(|items| row("items", plain(items)));
+    rows.splice(at..at, items.into_iter().chain(compressed(&now.compression)));
     Panel { title: "memory", rows }
+}
+
+/// Only while anything is compressed.
+fn compressed(stats: &Stats) -> Option<(String, String)> {
+    let [plain, compressed] =
+        ["plain_items", "compressed_items"].map(|name| stats.number(name).unwrap_or(0.0));
+    let by = stats.text("ratio").filter(|_| compressed > 0.0)?;
+    Some(row("of these compressed", format!("{}, {by} to 1", ratio(compressed, plain + compressed))))
 }
 
 fn leaving(then: Option<&Sample>, now: &Sample) -> Panel {
@@ -334,6 +345,7 @@ mod tests {
             sizes: Stats::default(),
             hot_keys: Stats::default(),
             namespaces: Stats::default(),
+            compression: Stats::default(),
         }
     }
 
@@ -382,6 +394,21 @@ mod tests {
         assert_eq!(panel.rows[0], ("b".into(), "200/s, 0.0 %, 0 B, 0/s".into()));
         assert_eq!(panel.rows[1], ("a".into(), "10/s, 50.0 %, 2 KiB, 2/s".into()));
         assert!(namespaces(None, &now).rows.is_empty(), "nothing is known of the time before");
+    }
+
+    #[test]
+    fn what_is_compressed_is_told_while_anything_is() {
+        let of = |compressed| {
+            let stats = format!("STAT plain_items 25\nSTAT compressed_items {compressed}\nSTAT ratio 3.14");
+            memory(&Sample {
+                compression: Stats::parse(&stats),
+                ..look(Instant::now(), "STAT limit_maxbytes 9\nSTAT bytes 8\nSTAT curr_items 100", "")
+            })
+        };
+        let rows = of(75).rows;
+        assert_eq!(rows[2].0, "items");
+        assert_eq!(rows[3], ("of these compressed".into(), "75.0 %, 3.14 to 1".into()));
+        assert_eq!(of(0).rows.len(), 3);
     }
 
     #[test]

@@ -162,6 +162,10 @@ function memory(now) {
   const entries = parts.map((part, index) => [`k${index % 8}`, `${words(part)}: ${bytes(part.value)}`]);
   if (limit > taken) entries.push(["zfree", `free: ${bytes(limit - taken)}`]);
   colourKey("memory-key", entries);
+  const [plainly, compressed] = ["plain", "compressed"].map((form) =>
+    sampleOf(now, "compression_items", { form })?.value ?? 0);
+  show("compressed", compressed > 0 ? `${percent(compressed, plainly + compressed)} of the items are compressed, ` +
+    `their values ${single(now, "compression_ratio").toFixed(1)} to 1.` : "");
 }
 
 function commands(then, now) {
