@@ -184,6 +184,11 @@ impl Index {
         self.look_up::<false>(hash, key, owner)
     }
 
+    /// Whether lookups mark entries.
+    pub fn marks(&self) -> bool {
+        self.marks
+    }
+
     /// Looks up the entry of `key` and marks it: its warmth rises by one, up to [`WARMTH_MAX`], if the owner says that
     /// reads count. The returned entry has the warmth before the mark. A mark that races with a writer or another mark
     /// may be lost.

@@ -126,6 +126,8 @@ pub(crate) struct Kinds {
     /// Bytes of values that are met before the shared dictionary is tried anew, after values that did not shrink.
     shared_rests: u64,
     offered: u32,
+    /// When it was last looked which dictionaries are needed.
+    looked_s: u32,
 }
 
 impl Kinds {
@@ -142,22 +144,18 @@ impl Kinds {
 
     fn know(&mut self, store: &ItemStore, number: u8, owned: Owned) {
         let scope = Scope(owned.owner);
-        for known in self.known.iter_mut().filter(|known| known.scope == scope) {
-            known.scope = Scope::NOBODY;
-        }
+        self.known.iter_mut().filter(|known| known.scope == scope).for_each(Known::goes_out);
         self.known.push(Known::new(number, scope, store.clock.now_s(), owned.dictionary));
     }
 
     /// The dictionary that a value of this key would be compressed with; `None` = it is left alone.
     pub(crate) fn choose(&mut self, store: &ItemStore, key: &[u8], value_bytes: usize) -> Option<Choice> {
         let setting = store.compress.get();
-        if value_bytes < VALUE_BYTES_MIN || key.len() == FOLDED_KEY_BYTES || **setting == Compress::Off {
+        if value_bytes < VALUE_BYTES_MIN || key.len() == FOLDED_KEY_BYTES {
             return None;
         }
         let (kind, name) = kind_of(store, key);
-        if let Compress::Only(names) = &**setting
-            && !names.iter().any(|wanted| Some(wanted.as_bytes()) == name)
-        {
+        if !setting.admits(name) {
             return None;
         }
         if let Compress::Modelled(thousandths) = **setting {
@@ -206,7 +204,10 @@ impl Kinds {
 
     /// A pass has met a live item with a plain value: it may be trained from.
     pub(crate) fn meet(&mut self, store: &ItemStore, key: &[u8], value: &[u8]) {
-        let (kind, _) = kind_of(store, key);
+        let (kind, name) = kind_of(store, key);
+        if !store.compress.get().admits(name) {
+            return;
+        }
         if self.kinds.len() >= KINDS_MAX && !self.kinds.contains_key(&kind) {
             self.forget_smallest();
         }
@@ -252,9 +253,8 @@ impl Kinds {
     /// From time to time: takes in a dictionary that was trained, begins to collect for the next one, and forgets those
     /// that no record needs.
     pub(crate) fn tend(&mut self, store: &ItemStore) {
-        if !matches!(**store.compress.get(), Compress::Auto | Compress::Only(_)) {
-            self.collecting = None;
-            return;
+        if !store.compress.may_share() {
+            self.known.iter_mut().filter(|known| known.scope == Scope::SHARED).for_each(Known::goes_out);
         }
         if let Some(training) = self.training.take_if(|training| training.is_over()) {
             let (number, scope) = (training.number, Scope(training.owner));
@@ -269,6 +269,10 @@ impl Kinds {
             }
         }
         self.forget_unneeded(store);
+        if !matches!(**store.compress.get(), Compress::Auto | Compress::Only(_)) {
+            self.collecting = None;
+            return;
+        }
         if self.collecting.is_none() && self.training.is_none() {
             self.collecting = self.next_scope(store).map(|scope| {
                 let length = (store.memory.limit_bytes() / LENGTH_SHARE_OF_LIMIT) as usize;
@@ -295,7 +299,8 @@ impl Kinds {
             return Some(Scope::SHARED);
         }
         let worse = self.known.iter().find(|known| match (known.first_ratio, known.ratio) {
-            (Some(first), Some(now)) => known.scope != Scope::NOBODY && now > first * RATIO_RISE,
+            _ if known.scope == Scope::NOBODY || self.shared_rests > 0 => false,
+            (Some(first), Some(now)) => now > first * RATIO_RISE,
             _ => false,
         });
         if let Some(known) = worse {
@@ -327,9 +332,11 @@ impl Kinds {
 
     /// Forgets dictionaries that nobody uses and no record needs.
     fn forget_unneeded(&mut self, store: &ItemStore) {
-        if !self.known.iter().any(|known| known.scope == Scope::NOBODY) {
+        let now_s = store.clock.now_s();
+        if self.looked_s == now_s || !self.known.iter().any(|known| known.scope == Scope::NOBODY) {
             return;
         }
+        self.looked_s = now_s;
         let columns = (0..store.memory.columns_mapped()).map(|id| store.memory.column(ColumnId(id)));
         let needed = columns
             .filter(|column| !matches!(column.state(), ColumnState::Absent | ColumnState::Free))
@@ -388,6 +395,11 @@ impl Known {
             first_ratio: None,
             ratio: None,
         }
+    }
+
+    /// No new record needs it.
+    fn goes_out(&mut self) {
+        self.scope = Scope::NOBODY;
     }
 
     fn ratio_so_far(&self) -> Option<f64> {

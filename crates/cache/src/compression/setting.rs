@@ -11,12 +11,23 @@ pub enum Compress {
     /// Those that shrink.
     #[default]
     Auto,
-    /// None. What is compressed stays so until it is moved or replaced.
+    /// None. What is compressed stays so until it is hot, or replaced.
     Off,
     /// Those whose keys have one of these names before the first delimiter, if they shrink.
     Only(Vec<String>),
     /// For a simulation: each value shrinks to so many thousandths of its length, and cannot be read.
     Modelled(u16),
+}
+
+impl Compress {
+    /// Whether values may be compressed whose keys have this name before the first delimiter.
+    pub(super) fn admits(&self, name: Option<&[u8]>) -> bool {
+        match self {
+            Compress::Off => false,
+            Compress::Auto | Compress::Modelled(_) => true,
+            Compress::Only(names) => names.iter().any(|wanted| Some(wanted.as_bytes()) == name),
+        }
+    }
 }
 
 /// Looks whether names can be names of namespaces.
@@ -54,11 +65,6 @@ impl CompressSetting {
 
     pub(crate) fn get(&self) -> Guard<Arc<Compress>> {
         self.wanted.load()
-    }
-
-    /// Whether anything is to be compressed.
-    pub(crate) fn is_on(&self) -> bool {
-        **self.wanted.load() != Compress::Off
     }
 
     pub(crate) fn set(&self, wanted: Compress) {

@@ -7,7 +7,7 @@ use crate::padded::CachePadded;
 use crate::temperature::NewColumns;
 use larder_item::CAS_DELTA_BITS;
 use larder_memory::{FreshPages, NodeId, OpenColumn};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 /// The most free columns that are held ready.
@@ -44,6 +44,8 @@ pub(super) struct Supply {
     ahead: CachePadded<AtomicUsize>,
     /// All memory was taken from the machine at the start, and stays.
     is_prefaulted: AtomicBool,
+    /// Writers that found no column, and wait for the keeper's lock or have it.
+    writers_waiting: AtomicU32,
     /// A leaf: nothing else is locked under it.
     new_columns: Mutex<NewColumns>,
 }
@@ -54,12 +56,26 @@ impl Supply {
             wanted,
             ahead: CachePadded(AtomicUsize::new(0)),
             is_prefaulted: AtomicBool::new(false),
+            writers_waiting: AtomicU32::new(0),
             new_columns: Mutex::default(),
         }
     }
 }
 
 impl ItemStore {
+    /// A writer finds no free column, and waits until `work` is done.
+    pub(crate) fn while_writer_waits<R>(&self, work: impl FnOnce() -> R) -> R {
+        self.supply.writers_waiting.fetch_add(1, Ordering::Relaxed);
+        let result = work();
+        self.supply.writers_waiting.fetch_sub(1, Ordering::Relaxed);
+        result
+    }
+
+    /// Whether a writer waits that found no free column.
+    pub(crate) fn has_waiting_writers(&self) -> bool {
+        self.supply.writers_waiting.load(Ordering::Relaxed) > 0
+    }
+
     /// Free columns that only the pass may take.
     pub(crate) fn reserved_columns(&self) -> usize {
         RESERVED_COLUMNS + self.reserved_for_shares()

@@ -12,7 +12,7 @@ use crate::selector::{Need, SealedQueue};
 use crate::temperature::{Temperature, TemperatureStats};
 use larder_memory::ColumnId;
 use larder_temperature::Reference;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -32,8 +32,6 @@ pub(crate) struct KeeperHandle {
     /// Set while a wake-up is on its way, so that a hundred writers do not each take the lock of the bell.
     is_woken: AtomicBool,
     is_stopping: AtomicBool,
-    /// Writers that found no column, and wait for the keeper's lock or have it.
-    writers_waiting: AtomicU32,
     cpu_ns: AtomicU64,
 }
 
@@ -63,7 +61,6 @@ impl KeeperHandle {
             bell: (Mutex::new(false), Condvar::new()),
             is_woken: AtomicBool::new(false),
             is_stopping: AtomicBool::new(false),
-            writers_waiting: AtomicU32::new(0),
             cpu_ns: AtomicU64::new(0),
         }
     }
@@ -143,31 +140,28 @@ impl KeeperHandle {
     pub(crate) fn can_help(&self, levels: Levels<'_>) -> bool {
         levels.evicts()
             || levels.store.memory.returning_columns() > 0
-            || self.for_writer(|keeper| keeper.can_pack(levels.store, PackedFor::Writer))
+            || self.for_writer(levels.store, |keeper| keeper.can_pack(levels.store, PackedFor::Writer))
     }
 
     /// Reclaims a column for a writer that found none, or where nothing may be evicted empties one. Returns whether it
     /// did.
     pub(crate) fn help(&self, levels: Levels<'_>) -> bool {
         let slice = &mut TimeSlice::begin(Pace::ForWriter);
-        self.for_writer(|keeper| match levels.evicts() {
+        self.for_writer(levels.store, |keeper| match levels.evicts() {
             true => keeper.reclaim(levels, Need::FreeColumn, slice),
             false => keeper.can_pack(levels.store, PackedFor::Writer) && keeper.pack(levels, slice),
         })
     }
 
     /// Runs `work` for a writer that waits.
-    fn for_writer(&self, work: impl FnOnce(&mut Keeper) -> bool) -> bool {
-        self.writers_waiting.fetch_add(1, Ordering::Relaxed);
-        let is_done = work(&mut self.lock());
-        self.writers_waiting.fetch_sub(1, Ordering::Relaxed);
-        is_done
+    fn for_writer(&self, store: &ItemStore, work: impl FnOnce(&mut Keeper) -> bool) -> bool {
+        store.while_writer_waits(|| work(&mut self.lock()))
     }
 
     /// The lock is free. If a writer waits for it, it is left to the writer: whoever takes a lock again at once has it
     /// before a thread that has to wake up first, however often.
-    pub(super) fn give_way(&self) {
-        if self.writers_waiting.load(Ordering::Relaxed) > 0 {
+    pub(super) fn give_way(&self, store: &ItemStore) {
+        if store.has_waiting_writers() {
             std::thread::sleep(GIVE_WAY);
         }
     }

@@ -235,7 +235,7 @@ impl Pass {
             judgement.verdicts.extend(kept);
         }
         let to = MovesTo::of(victim, queue, || is_hot(store, column));
-        let changes_forms = (may_evict || victim.is_packed()) && store.compress.is_on();
+        let changes_forms = may_evict || victim.is_packed();
         if changes_forms && !slice.is_for_writer() {
             forms.kinds.tend(store);
             let live = met.iter().filter(|met| matches!(met.kind, MetKind::Live(_)));
@@ -260,8 +260,7 @@ impl Pass {
             if nth % RECORDS_PER_LOOK == 0 {
                 // While a writer will soon have to wait, there is no pause.
                 slice.yield_if_due(|| store.memory.available_columns() > store.free_columns_low());
-                has_time =
-                    !slice.is_for_writer() && store.memory.available_columns() > store.reserved_columns();
+                has_time = !slice.is_for_writer() && !store.has_waiting_writers();
                 // Each item that flash does not take may need an invalidation.
                 levels.wait_for_invalidations(counters);
                 if may_evict && (!levels.can_evict() || levels.holds_back()) {

@@ -123,7 +123,7 @@ impl Round<'_> {
     /// Whether the task goes on with work that may take long. The next round takes it up again. Only called between two
     /// pieces of work, where the keeper's lock is free: a writer that waits for it comes first.
     fn goes_on(&mut self) -> bool {
-        self.keeper.give_way();
+        self.keeper.give_way(self.store);
         let is_over = self.slice.is_task_over(self.levels.evicts() && !self.may_pause());
         self.is_cut |= is_over && self.slice.has_share();
         !is_over && !self.keeper.is_stopping()
@@ -284,7 +284,7 @@ impl Round<'_> {
             for column in columns {
                 // What is warm, or has a share, is moved. That takes columns, and the slab's own do not come back.
                 self.hold_ready(reserved);
-                self.keeper.give_way();
+                self.keeper.give_way(self.store);
                 // The policy still knows a column that has to stay, since it did not choose it.
                 is_empty &= self.drain(column);
             }
@@ -356,7 +356,7 @@ impl Round<'_> {
                 if !self.levels.wait_for_flash() {
                     return;
                 }
-                self.keeper.give_way();
+                self.keeper.give_way(self.store);
                 self.keeper.lock().reclaim(self.levels, Need::FreeColumn, &mut self.slice);
             } else {
                 self.slice.pause();
@@ -467,7 +467,7 @@ fn read_references(keeper: &KeeperHandle, store: &ItemStore, time_max: Option<Du
     while time_max.is_none_or(|most| started.elapsed() < most)
         && let Some(page) = keeper.references().pages.take()
     {
-        keeper.give_way();
+        keeper.give_way(store);
         keeper.lock().refer(store, &page);
         keeper.references().pages.give_back(page);
     }

@@ -2,6 +2,7 @@
 
 mod behaviour;
 mod burst;
+mod compress;
 mod edit;
 mod expiry;
 mod frame;

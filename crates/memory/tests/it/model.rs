@@ -3,8 +3,8 @@
 
 use larder_item::{Expiry, KeyHash, Kind, Location, State};
 use larder_memory::{
-    Chunk, ColumnId, ColumnState, Item, Memory, MemoryOptions, NewChunked, NewItem, OpenColumn, PagesWanted,
-    Reader, Record, Value,
+    Chunk, ColumnId, ColumnState, Compressed, DICTIONARIES_MAX, Item, Memory, MemoryOptions, NewChunked,
+    NewItem, OpenColumn, PagesWanted, Reader, Record, Value,
 };
 use proptest::prelude::*;
 use std::collections::HashMap;
@@ -20,7 +20,10 @@ enum Twin {
         cas: u64,
         state: State,
         kind: Kind,
+        /// Whether an extension word follows an expiry word.
         has_extension: bool,
+        /// The value is what a compressor made, for a value of so many bytes, with this dictionary.
+        compressed: Option<(u32, u8)>,
         bytes: u32,
     },
     Chunked {
@@ -58,6 +61,7 @@ struct Fields {
 #[derive(Clone, Debug)]
 enum Step {
     Place(Fields),
+    PlaceCompressed(Fields),
     PlaceThenUndo(Fields),
     PlaceChunked(Fields),
     PlaceChunk(Fields),
@@ -117,6 +121,7 @@ fn fields() -> impl Strategy<Value = Fields> {
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         8 => fields().prop_map(Step::Place),
+        4 => fields().prop_map(Step::PlaceCompressed),
         2 => fields().prop_map(Step::PlaceThenUndo),
         1 => fields().prop_map(Step::PlaceChunked),
         2 => fields().prop_map(Step::PlaceChunk),
@@ -201,6 +206,12 @@ impl Both {
             Step::Place(fields) => {
                 self.place(|open| place_whole(open, &fields));
             }
+            Step::PlaceCompressed(fields) => {
+                let dictionary = (fields.cas % u64::from(DICTIONARIES_MAX)) as u8;
+                let at = self.place(|open| place_compressed(open, &fields, dictionary));
+                let needed = self.memory.column(self.memory.column_of(at)).dictionaries();
+                assert_ne!(needed >> dictionary & 1, 0);
+            }
             Step::PlaceThenUndo(fields) => {
                 let free_bytes = self.open.free_bytes();
                 if let Some((at, _)) = place_whole(&mut self.open, &fields) {
@@ -271,7 +282,8 @@ impl Both {
         {
             let item = guard.item(at);
             // The owner of a chain has both words from the start. Other records have an expiry word only if they were
-            // placed with an expiry, and an extension only if they were placed with milliseconds or in parts.
+            // placed with an expiry, and an extension only if they were placed with milliseconds or in parts, or with
+            // an expiry and a compressed value.
             let has_expiry = item.header().has_expiry;
             assert!(has_expiry >= *has_extension && has_expiry >= (*expiry != Expiry::NEVER));
             let changeable = has_expiry && (*has_extension || new.early_ms() == 0);
@@ -350,7 +362,22 @@ fn place_whole(open: &mut OpenColumn, fields: &Fields) -> Option<(Location, Twin
     let at = open.place(&new)?;
     let bytes = free_bytes - open.free_bytes();
     let has_extension = kind != Kind::Text || expiry.early_ms() != 0;
-    Some((at, Twin::Whole { key, value, flags, expiry, cas, state, kind, has_extension, bytes }))
+    let compressed = None;
+    Some((at, Twin::Whole { key, value, flags, expiry, cas, state, kind, has_extension, compressed, bytes }))
+}
+
+fn place_compressed(open: &mut OpenColumn, fields: &Fields, dictionary: u8) -> Option<(Location, Twin)> {
+    let Fields { key, value, flags, expiry, cas, state, kind, .. } = fields.clone();
+    let plain_bytes = (cas % 16_000) as u32;
+    let frame = &value[..value.len().min(16_000)];
+    let stored = [&Compressed::prefix(plain_bytes as usize, dictionary), frame].concat();
+    let free_bytes = open.free_bytes();
+    let new = NewItem { key: &key, value: [b"not looked at", b""], flags, expiry, cas, state, kind };
+    let at = open.place_compressed(&new, &Compressed::read(&stored))?;
+    let bytes = free_bytes - open.free_bytes();
+    let has_extension = kind != Kind::Text || expiry != Expiry::NEVER;
+    let (value, compressed) = (frame.to_vec(), Some((plain_bytes, dictionary)));
+    Some((at, Twin::Whole { key, value, flags, expiry, cas, state, kind, has_extension, compressed, bytes }))
 }
 
 fn place_chunk(open: &mut OpenColumn, fields: &Fields) -> Option<(Location, Twin)> {
@@ -394,13 +421,24 @@ fn read_item(item: &Item<'_>) -> Twin {
     *other.last_mut().unwrap() ^= 1;
     assert!(!item.key_matches(&other) && !item.key_matches(&key[1..]));
     let (flags, expiry, cas, state) = (item.flags(), item.expiry(), item.cas(), item.state());
-    let (kind, has_extension, bytes) = (item.kind(), item.header().has_extension, item.bytes());
+    let header = item.header();
+    let (kind, has_extension) = (item.kind(), header.has_extension && header.has_expiry);
+    let bytes = item.bytes();
     match item.value() {
         Value::Whole(value) => {
             assert_eq!(item.value_bytes() as usize, value.len());
             item.prefetch_value();
-            let value = value.to_vec();
-            Twin::Whole { key, value, flags, expiry, cas, state, kind, has_extension, bytes }
+            let (value, compressed) = (value.to_vec(), None);
+            assert!(!item.is_compressed());
+            Twin::Whole { key, value, flags, expiry, cas, state, kind, has_extension, compressed, bytes }
+        }
+        Value::Compressed(of) => {
+            assert!(
+                item.is_compressed() && item.value_bytes() == of.plain_bytes && item.plain_value().is_none()
+            );
+            item.prefetch_value();
+            let (value, compressed) = (of.frame().to_vec(), Some((of.plain_bytes, of.dictionary)));
+            Twin::Whole { key, value, flags, expiry, cas, state, kind, has_extension, compressed, bytes }
         }
         Value::Chunked { total, first } => {
             assert_eq!(item.value_bytes(), total);

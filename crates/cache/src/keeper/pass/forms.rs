@@ -8,7 +8,7 @@ use crate::item_store::ItemStore;
 use crate::note::FlashNote;
 use larder_compression::Compressor;
 use larder_item::{Location, State};
-use larder_memory::{Compressed, Item, NewItem, OpenColumn, Value};
+use larder_memory::{Compressed, Item, LAST_ACCESS_STALE_S, NewItem, OpenColumn, Value};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -55,23 +55,10 @@ impl Forms {
         if item.state().has(State::CLEAN) {
             return Form::Same;
         }
-        let form = self.compress_timed(store, item, value, counters);
+        let form = self.compress(store, item, Source::Given(value), true, counters);
         let is_right = form == Form::Compressed
             && store.dictionaries.is_on_flash(Compressed::read(&self.made).dictionary);
         if is_right { form } else { Form::Same }
-    }
-
-    fn compress_timed(
-        &mut self,
-        store: &ItemStore,
-        item: &Item<'_>,
-        value: &[u8],
-        counters: &Counters,
-    ) -> Form {
-        let began = Instant::now();
-        let form = self.compress(store, item, Source::Given(value), counters);
-        counters.compress_ns.add(began.elapsed().as_nanos() as u64);
-        form
     }
 
     /// Takes note of a live item that a pass has met.
@@ -90,13 +77,10 @@ impl Forms {
         has_time: bool,
         counters: &Counters,
     ) -> Form {
+        let warmth = if store.index.marks() { warmth } else { by_last_use(store, item) };
         match item.value() {
             Value::Whole(value) if warmth < COMPRESSED_BELOW && value.len() >= VALUE_BYTES_MIN => {
-                if !has_time {
-                    counters.compress_skipped.add(1);
-                    return Form::Same;
-                }
-                self.compress_timed(store, item, value, counters)
+                self.compress(store, item, Source::Given(value), has_time, counters)
             }
             Value::Compressed(stored) if warmth >= PLAIN_FROM && has_time => {
                 match self.expand(store, stored) {
@@ -111,7 +95,7 @@ impl Forms {
             // No new record should need its dictionary.
             Value::Compressed(stored) if has_time && self.kinds.is_outgoing(stored.dictionary) => {
                 match self.expand(store, stored) {
-                    true => self.compress(store, item, Source::Expanded, counters),
+                    true => self.compress(store, item, Source::Expanded, has_time, counters),
                     false => Form::Same,
                 }
             }
@@ -129,6 +113,7 @@ impl Forms {
         store: &ItemStore,
         item: &Item<'_>,
         source: Source<'_>,
+        has_time: bool,
         counters: &Counters,
     ) -> Form {
         let value = match source {
@@ -136,12 +121,18 @@ impl Forms {
             Source::Expanded => &self.plain,
         };
         let Some(choice) = self.kinds.choose(store, item.key(), value.len()) else { return Form::Same };
+        if !has_time {
+            counters.compress_skipped.add(1);
+            return Form::Same;
+        }
+        let began = Instant::now();
         let (dictionary, frame) = match &choice.way {
             Way::Dictionary(number, dictionary) => {
                 (*number, self.compressor.compress(value, Some(dictionary)))
             }
             Way::Modelled(thousandths) => (0, value.get(..value.len() * usize::from(*thousandths) / 1000)),
         };
+        counters.compress_ns.add(began.elapsed().as_nanos() as u64);
         self.kinds.note(&choice, value.len(), frame.map(<[u8]>::len));
         match frame {
             Some(frame) => {
@@ -165,6 +156,12 @@ impl Forms {
             Form::Plain | Form::Same => open.place(&NewItem { value: [&self.made, &[]], ..*item }),
         }
     }
+}
+
+/// The warmth of an item whose entry has none, by its last use, which is known to a minute.
+fn by_last_use(store: &ItemStore, item: &Item<'_>) -> u8 {
+    let idle_s = item.state().idle_s(store.clock.now_s());
+    if idle_s < 2 * LAST_ACCESS_STALE_S { PLAIN_FROM } else { 0 }
 }
 
 /// Where a value is that is compressed.
