@@ -133,6 +133,19 @@ class Simulations(Case):
     def test_in_bytes(self):
         self.same(["--sizes", "16m,32m"], "Byte miss ratio", capacities=["16m", 32 << 20], objective="bytes")
 
+    def test_values_that_shrink(self):
+        law = "zipfian:keys=20k,requests=60k,sizes=etc,seed=5"
+        report = larder("simulate", "--workload", law, "--policies", "larder", "--sizes", "8m", "--objective",
+                        "requests", "--compress", "2.5")
+        shown = next(part["chart"]["series"] for part in report["parts"]
+                     if part.get("chart", {}).get("title") == "Miss ratio")
+        settings = {"capacities": ["8m"], "policies": ["larder"], "objective": "requests"}
+        trace = larder_sim.workload(law)
+        plain = larder_sim.simulate(**trace, **settings)[1]["larder"][0]
+        shrunk = larder_sim.simulate(**trace, **settings, compress=2.5)[1]["larder"][0]
+        self.assertEqual(shrunk, shown[0]["points"][0][1])
+        self.assertLess(shrunk, plain)
+
     def test_with_every_setting(self):
         flags = "--sizes 5% --ttls --warmup 0.25 --objective time --hit-us 90 --penalty-us 5000 --seed 3 --threads 1"
         self.same(flags.split(), "Mean service time", capacities=["5%"], unit="objects", expire=True, warmup=0.25,
@@ -201,7 +214,9 @@ class Errors(Case):
                 ({"expire": True}, "no times to live: leave out expire"),
                 ({"objective": "bytes"}, "no item sizes: leave out objective bytes"),
                 ({"objective": "hits"}, "objective: 'hits' is not requests, bytes or time"),
-                ({"warmup": 1.5}, "warmup: 1.5 is neither a share such as 0.2 nor a count")]:
+                ({"warmup": 1.5}, "warmup: 1.5 is neither a share such as 0.2 nor a count"),
+                ({"compress": 0.5}, "compress: a ratio is from 1 to 20, such as 2.5, not 0.5"),
+                ({"compress": 2}, "in a memory in bytes: give capacities such as 64m, or leave out compress")]:
             with self.subTest(why), self.assertRaisesRegex(ValueError, why):
                 larder_sim.simulate([1, 2], **{"capacities": [1], **settings})
 

@@ -132,12 +132,14 @@ fn miss_ratio_curve<'py>(
 /// penalty_us  microseconds of a miss in addition, where penalties_us has none
 /// flash       bytes of flash behind the memory of larder, in the folder for temporary files; None = no flash
 /// flash_us    microseconds of a hit on flash in addition
+/// compress    how many times shorter the values are that larder compresses, from 1 to 20, where capacities are bytes
+///             and there is no flash; None = it compresses nothing
 /// seed        starts the random numbers of policies that sample
 /// threads     threads that simulate; 0 = one for each core
 #[pyfunction]
 #[pyo3(signature = (keys, sizes=None, times=None, ops=None, ttls=None, penalties_us=None, key_sizes=None, *,
     capacities, policies=None, unit=None, objective=None, expire=false, warmup=0.0, overhead=0, hit_us=200,
-    penalty_us=100_000, flash=None, flash_us=100, seed=1, threads=0))]
+    penalty_us=100_000, flash=None, flash_us=100, compress=None, seed=1, threads=0))]
 #[expect(clippy::too_many_arguments, reason = "they are named in Python")]
 fn simulate<'py>(
     py: Python<'py>,
@@ -159,6 +161,7 @@ fn simulate<'py>(
     penalty_us: u32,
     flash: Option<u64>,
     flash_us: u32,
+    compress: Option<f64>,
     seed: u64,
     threads: usize,
 ) -> PyResult<(Numbers<'py, u64>, Bound<'py, PyDict>)> {
@@ -175,6 +178,7 @@ fn simulate<'py>(
         flash_us,
         penalty_us,
         flash_bytes: flash,
+        compress_ratio: compress,
         objective: objective.map(objective_of).transpose()?,
         threads,
         seed,

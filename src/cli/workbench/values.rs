@@ -1,6 +1,7 @@
 //! Parsers for the values of the workbench's flags. Each error gives an example of a valid value.
 
 use larder_server::settings::Objective;
+use larder_sim::policy::larder::COMPRESS_RATIOS;
 use larder_sim::trace::Format;
 
 /// A count such as `250`, `10k`, `5m`, `2g` (powers of ten).
@@ -41,6 +42,12 @@ pub(super) fn size(text: &str) -> Result<f64, String> {
         _ => return Err(wrong()),
     };
     Ok(number * (1_u64 << power) as f64)
+}
+
+/// How many times shorter compressed values are, from 1 to 20.
+pub(super) fn compress_ratio(text: &str) -> Result<f64, String> {
+    let ratio = text.trim().parse().ok().filter(|ratio| COMPRESS_RATIOS.contains(ratio));
+    ratio.ok_or_else(|| format!("'{text}' is not a ratio from 1 to 20: give one such as 2.5"))
 }
 
 /// The objective with this name.

@@ -73,6 +73,7 @@ pub fn paper_model() -> Model {
         prices: Prices { dram_per_gb: 10.0, flash_per_gb: 0.68 },
         latencies: Latencies { network_us: 0.0, dram_us: 100.0, flash_us: 200.0, backend_us: 10_000.0 },
         overheads: Overheads::default(),
+        compress_ratio: 1.0,
         item_bytes: VALUE_BYTES,
         limits: Limits { dram_bytes_min: step, ..Limits::default() },
         steps: Some(Steps { dram_bytes: step, flash_bytes: step }),

@@ -11,7 +11,9 @@
 //! C are capacities, P prices and L latencies of memory (m), flash (s), the network (n) and the back end (b). H(C) is
 //! the hit ratio of a cache of size C. The levels are exclusive: an item in memory is not on flash. Without a flash
 //! level, `Ls` does not apply. Larder's planner adds the overhead of items to the paper's model: in memory, on flash,
-//! and in memory for each item on flash (an index).
+//! and in memory for each item on flash (an index). It knows a memory that compresses: nine tenths hold items
+//! that are shorter, their overhead left as it is, and one tenth holds new items, which are plain. That is the
+//! most that a server saves: its hot items are plain too.
 //!
 //! The model covers mean latencies only. It leaves out queues, writes, and the throughput and wear of flash.
 
@@ -27,10 +29,14 @@ pub use law::Zipf;
 pub use mlcached::{Hypothesis, Outcome, PAPER, hypotheses, paper_model, reproduce};
 pub use optimise::Planner;
 
+use crate::policy::larder::COMPRESS_RATIOS;
 use serde::Serialize;
 
 /// Bytes of a GB in all prices and sizes of the planner: 2^30, as memory is sold.
 pub const GB: f64 = (1_u64 << 30) as f64;
+
+/// The share of memory that holds new items, which are not compressed.
+const NEW_SHARE: f64 = 0.1;
 
 /// Prices per GB of 2^30 bytes, in any currency.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
@@ -100,6 +106,8 @@ pub struct Model {
     pub latencies: Latencies,
     /// The overheads of items.
     pub overheads: Overheads,
+    /// How many times shorter an item is where memory compresses it, from 1 to 20; 1 = nothing is compressed.
+    pub compress_ratio: f64,
     /// Mean size of an item in bytes, which converts overheads per item into overheads per byte.
     pub item_bytes: f64,
     /// The limits of the amounts to buy.
@@ -135,9 +143,11 @@ pub enum Goal {
 }
 
 impl Model {
-    /// Bytes of memory per byte of items in memory.
+    /// Bytes of memory per byte of items in memory, as they are when they are read.
     fn dram_factor(&self) -> f64 {
-        1.0 + self.overheads.dram_item_bytes / self.item_bytes
+        let overhead = self.overheads.dram_item_bytes / self.item_bytes;
+        let (plain, compressed) = (1.0 + overhead, 1.0 / self.compress_ratio + overhead);
+        plain / (NEW_SHARE + (1.0 - NEW_SHARE) * plain / compressed)
     }
 
     /// Bytes of flash per byte of items on flash.
@@ -186,6 +196,9 @@ impl Model {
         }
         if !(self.item_bytes > 0.0 && self.item_bytes.is_finite()) {
             return Err("the mean size of an item is not known; it must be above 0".to_owned());
+        }
+        if !COMPRESS_RATIOS.contains(&self.compress_ratio) {
+            return Err(format!("a ratio of compression is from 1 to 20, not {}", self.compress_ratio));
         }
         if self.index_factor() >= self.dram_factor() {
             return Err("an item on flash must take less memory than an item in memory".to_owned());

@@ -36,9 +36,11 @@ fn curves() -> impl Strategy<Value = Curve> {
 fn models() -> impl Strategy<Value = Model> {
     let prices = (1_u32..20, 1_u32..20);
     let overheads = (0_u32..60, 0_u32..60, 0_u32..40);
+    // Larger ones let an item in memory take less of it than one on flash.
+    let ratios = prop_oneof![Just(1.0), 1.0..2.0];
     let limits = (0_u32..12, prop::option::of(0_u32..30), prop::option::of(0_u32..30));
-    (prices, overheads, limits, 0_u32..300, 0_u32..50).prop_map(
-        |(prices, overheads, limits, flash_us, network_us)| {
+    (prices, overheads, limits, ratios, 0_u32..300, 0_u32..50).prop_map(
+        |(prices, overheads, limits, compress_ratio, flash_us, network_us)| {
             let dram_bytes_min = f64::from(limits.0);
             let most = |limit: Option<u32>| limit.map_or(f64::INFINITY, f64::from);
             Model {
@@ -57,6 +59,7 @@ fn models() -> impl Strategy<Value = Model> {
                     flash_item_bytes: f64::from(overheads.1),
                     flash_index_bytes: f64::from(overheads.2),
                 },
+                compress_ratio,
                 item_bytes: 100.0,
                 limits: Limits {
                     dram_bytes_min,
@@ -72,8 +75,10 @@ fn models() -> impl Strategy<Value = Model> {
 /// The best of all splits in steps of an eighth of a byte of items.
 fn by_brute_force(planner: &Planner, goal: Goal) -> Option<Split> {
     let model = *planner.model();
+    let overhead = model.overheads.dram_item_bytes / 100.0;
+    let held = 0.1 / (1.0 + overhead) + 0.9 / (1.0 / model.compress_ratio + overhead);
     let (of_memory, of_flash, of_index) = (
-        1.0 + model.overheads.dram_item_bytes / 100.0,
+        1.0 / held,
         1.0 + model.overheads.flash_item_bytes / 100.0,
         model.overheads.flash_index_bytes / 100.0,
     );
@@ -180,6 +185,7 @@ fn equations_1_and_2_by_hand() {
         prices: Prices { dram_per_gb: 2.0 * GB, flash_per_gb: 0.5 * GB },
         latencies: Latencies { network_us: 5.0, dram_us: 100.0, flash_us: 200.0, backend_us: 1000.0 },
         overheads: Overheads::default(),
+        compress_ratio: 1.0,
         item_bytes: 1.0,
         limits: Limits::default(),
         steps: None,
@@ -194,6 +200,17 @@ fn equations_1_and_2_by_hand() {
     let split =
         Planner::new(with_overhead, &curve).expect("model").split(25.0, 30.0).expect("room for the index");
     assert!((split.hit_ratio_dram - 0.6).abs() < 1e-9 && (split.hit_ratio - 0.9).abs() < 1e-9, "{split:?}");
+    // A tenth of 10 bytes holds 1 byte of items, and nine tenths hold 9 times 2.5.
+    let compressed = Planner::new(Model { compress_ratio: 2.5, ..model }, &curve).expect("model");
+    let split = compressed.split(10.0, 0.0).expect("no index");
+    assert!(
+        (split.hit_ratio - (1.0 - curve.miss_ratio(23.5))).abs() < 1e-9 && split.cost == 20.0,
+        "{split:?}"
+    );
+    // With a byte of overhead each: 1 / 2, and 9 / 1.4.
+    let compressed = Planner::new(Model { compress_ratio: 2.5, ..with_overhead }, &curve).expect("model");
+    let split = compressed.split(10.0, 0.0).expect("no flash");
+    assert!((split.hit_ratio - (1.0 - curve.miss_ratio(0.5 + 9.0 / 1.4))).abs() < 1e-9, "{split:?}");
 }
 
 #[test]
@@ -213,6 +230,8 @@ fn models_out_of_range_are_refused() {
         Model { prices: prices(0.0), ..model },
         Model { prices: prices(f64::NAN), ..model },
         Model { item_bytes: 0.0, ..model },
+        Model { compress_ratio: 0.5, ..model },
+        Model { compress_ratio: f64::NAN, ..model },
         Model { overheads: Overheads { flash_index_bytes: 1e6, ..model.overheads }, ..model },
         Model { limits: Limits { dram_bytes_min: 2.0, dram_bytes_max: 1.0, ..model.limits }, ..model },
         Model { steps: Some(Steps { dram_bytes: 0.0, flash_bytes: 1.0 }), ..model },

@@ -230,6 +230,22 @@ fn check(rules: &Rules, unit: Unit, fields: Fields, source: &dyn Source) -> Resu
         }
         _ => {}
     }
+    match rules.compress_ratio {
+        Some(ratio) if !larder::COMPRESS_RATIOS.contains(&ratio) => {
+            return Err(SourceError(format!(
+                "--compress: a ratio is from 1 to 20, such as 2.5, not {ratio}"
+            )));
+        }
+        Some(_) if unit != Unit::Bytes => {
+            return lacks(
+                "values shrink in a memory in bytes: give --sizes such as 64m, or leave out --compress",
+            );
+        }
+        Some(_) if rules.flash_bytes.is_some() => {
+            return Err(SourceError::new("--compress has no model of flash: leave out --flash"));
+        }
+        _ => {}
+    }
     if rules.sizes.is_empty() {
         return Err(SourceError::new("no cache size is given: use --sizes"));
     }
@@ -320,7 +336,9 @@ impl Builder<'_> {
                 Err(format!("too small: {} MiB at least", larder::LIMIT_BYTES_MIN >> 20))
             }
             Unit::Bytes => {
-                larder::RealCache::with_flash(capacity, self.rules.flash_bytes, variant, self.rules.seed)
+                let Rules { flash_bytes, compress_ratio, .. } = *self.rules;
+                let options = larder::RealOptions { flash_bytes, compress_ratio };
+                larder::RealCache::with_options(capacity, variant, self.rules.seed, options)
                     .map(|cache| Model::Larder(Box::new(cache)))
             }
         }

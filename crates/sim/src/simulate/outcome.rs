@@ -144,6 +144,11 @@ impl View<'_> {
             let more = format!("{} us longer", grouped(u64::from(rules.flash_us)));
             fact("a hit on flash takes", more, rules.flash_us == usual.flash_us);
         }
+        if let Some(ratio) = rules.compress_ratio {
+            let shrink =
+                format!("{ratio} times shorter where the keeper compresses them; others' stay plain");
+            fact("values of larder", shrink, false);
+        }
         if let Some(objective) = rules.objective {
             fact("objective", objective.name().to_owned(), false);
         }
@@ -266,6 +271,10 @@ impl View<'_> {
             let written = of_run(Counts::written_per_admitted_byte);
             tables.push(self.by_size("Bytes written to flash per byte admitted", 2, &written));
         }
+        if self.rules.compress_ratio.is_some() {
+            let share = |policy: &str, capacity: u64| self.run(policy, capacity)?.compressed_share;
+            tables.push(self.by_size("Items compressed at the end, share of all", 2, &share));
+        }
         if first != Objective::Time && self.outcome.fields.penalties {
             tables.push(self.comparison(Objective::Time));
         }
@@ -324,6 +333,7 @@ impl View<'_> {
             "flash bytes written",
             "service time us",
             "items at end",
+            "compressed share",
             "used",
             "metadata bits per item",
             "metadata bytes",
@@ -360,6 +370,7 @@ impl View<'_> {
             counts.flash.map_or(Cell::Empty, |flash| Cell::Bytes(flash.written_bytes as f64)),
             counts.service_us(self.rules).map_or(Cell::Empty, |us| Cell::Rounded(us, 3)),
             Cell::Count(run.items),
+            number(run.compressed_share, 4),
             self.amount(run.used),
             Cell::Rounded(run.metadata_bits, 3),
             Cell::Bytes(run.metadata_bytes() as f64),

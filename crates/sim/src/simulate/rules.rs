@@ -47,6 +47,8 @@ pub struct Rules {
     pub penalty_us: u32,
     /// Bytes of flash behind each memory of Larder's; `None` = no flash.
     pub flash_bytes: Option<u64>,
+    /// How many times shorter the values are that Larder compresses, from 1 to 20; `None` = it compresses nothing.
+    pub compress_ratio: Option<f64>,
     /// What the first table compares, best first, and what `larder` saves. `None` = the first table compares misses, in
     /// the requested order, and `larder` has the server's default.
     pub objective: Option<Objective>,
@@ -72,6 +74,7 @@ impl Default for Rules {
             flash_us: 100,
             penalty_us: PENALTY_UNKNOWN_US,
             flash_bytes: None,
+            compress_ratio: None,
             objective: None,
             threads: 0,
             seed: 1,

@@ -90,6 +90,8 @@ pub struct Run {
     pub used: u64,
     /// Bits of bookkeeping per item, as the policy's paper counts them.
     pub metadata_bits: f64,
+    /// About which share of those items is compressed; `None` where no items are real.
+    pub compressed_share: Option<f64>,
     /// Time spent on this simulation.
     pub took: Duration,
 }
@@ -272,6 +274,7 @@ impl Simulation {
     /// The result.
     pub(super) fn finish(self) -> Run {
         let mut counts = self.counts;
+        let mut compressed_share = None;
         let (items, used, metadata_bits) = match &self.model {
             Model::Policy(policy) => {
                 counts.evictions = (self.held + self.stored).saturating_sub(self.removed + policy.items());
@@ -281,13 +284,15 @@ impl Simulation {
                 counts.evictions = cache.evictions() - self.real_before.0;
                 counts.expired = cache.expired() - self.real_before.1;
                 counts.flash = cache.flash_counts().map(|now| now - self.real_before.2.unwrap_or_default());
+                compressed_share = Some(cache.compressed_share());
                 (cache.items(), cache.used_bytes(), cache.metadata_bits())
             }
         };
         if !self.is_counting {
             counts = Counts::default();
         }
-        Run { counts, windows: self.windows, items, used, metadata_bits, took: self.took }
+        let Simulation { windows, took, .. } = self;
+        Run { counts, windows, items, used, metadata_bits, compressed_share, took }
     }
 }
 

@@ -404,6 +404,13 @@ fn what_cannot_be_is_refused_in_one_line() {
     assert!(refused(ALL_FIELDS, &flash(1 << 20, "16m")).contains("16m at least"));
     assert!(refused(ALL_FIELDS, &flash(1 << 30, "100")).contains("--sizes such as 64m"));
     assert!(refused(ALL_FIELDS, &flash(1 << 60, "16m")).contains("TMPDIR"));
+    let compress = |ratio, size| Rules { compress_ratio: Some(ratio), ..rules(&["larder"], &[size]) };
+    for ratio in [0.9, 20.1, -2.0, f64::NAN] {
+        assert!(refused(ALL_FIELDS, &compress(ratio, "16m")).contains("from 1 to 20"), "{ratio}");
+    }
+    assert!(refused(ALL_FIELDS, &compress(2.5, "100")).contains("--sizes such as 64m"));
+    let both = Rules { flash_bytes: Some(1 << 30), ..compress(2.5, "16m") };
+    assert!(refused(ALL_FIELDS, &both).contains("leave out --flash"));
 }
 
 #[test]
@@ -439,6 +446,30 @@ fn what_memory_has_no_room_for_is_found_on_flash() {
     let more = flash.hits as f64 * f64::from(rules.flash_us) / 150_000.0;
     assert!((larder.service_us(&rules).unwrap() - in_memory - more).abs() < 1e-6);
     assert_eq!(counts(&simulate(&requests, &rules), 1), larder, "a run can be repeated");
+}
+
+#[test]
+fn values_that_shrink_leave_room_for_more_items() {
+    let requests = skewed(100_000, 30_000, |_| 700);
+    let plain = rules(&["lru", "larder"], &["10m"]);
+    let with = |ratio| simulate(&requests, &Rules { compress_ratio: Some(ratio), ..plain.clone() });
+    let (without, shrunk) = (simulate(&requests, &plain), with(2.5));
+    let run = |outcome: &Outcome| outcome.cells[1].run.clone().unwrap();
+    let (before, after) = (run(&without), run(&shrunk));
+    assert_eq!(before.compressed_share, Some(0.0));
+    let share = after.compressed_share.unwrap();
+    assert!(share > 0.3 && share < 1.0, "{share}");
+    assert!(after.counts.hits > before.counts.hits, "{before:?} {after:?}");
+    let held = |run: &Run| run.used as f64 / run.items as f64;
+    let expected = held(&before) * (1.0 - share + share / 2.5);
+    assert!((held(&after) / expected - 1.0).abs() < 0.1, "{} bytes each, not {expected}", held(&after));
+    assert_eq!(counts(&with(2.5), 1), after.counts, "a run can be repeated");
+    assert_eq!(counts(&with(1.0), 1), before.counts, "nothing shrinks");
+    assert_eq!(counts(&shrunk, 0), counts(&without, 0), "other policies compress nothing");
+    assert_eq!(shrunk.cells[0].run.as_ref().unwrap().compressed_share, None);
+    let text = format!("{:?}", report(&shrunk, &Rules { compress_ratio: Some(2.5), ..plain.clone() }));
+    assert!(text.contains("2.5 times shorter") && text.contains("Items compressed at the end"), "{text}");
+    assert!(!format!("{:?}", report(&without, &plain)).contains("Items compressed at the end"));
 }
 
 #[test]

@@ -17,7 +17,7 @@ use super::failure::Failure;
 use super::interrupt::Interrupt;
 use super::output::OutputArgs;
 use super::source::SourceArgs;
-use super::values::{count, number_and_unit, size};
+use super::values::{compress_ratio, count, number_and_unit, size};
 
 /// Maximum error of the planned curve, in miss ratio.
 const TOLERANCE: f64 = 1e-4;
@@ -122,6 +122,11 @@ pub(super) struct PlanArgs {
     /// Bytes of memory per item on flash
     #[arg(long, value_name = "BYTES", default_value_t = 2.5)]
     flash_index: f64,
+    /// Items are RATIO times shorter, such as 2.5, in nine tenths of the memory: the most that compression can bring;
+    /// on flash items are plain
+    #[arg(long, value_name = "RATIO", default_value_t = 1.0, value_parser = compress_ratio,
+        conflicts_with_all = ["server", "paper"])]
+    compress: f64,
     /// Mean size of key and value in bytes, where the curve does not know it
     #[arg(long, value_name = "BYTES")]
     item_bytes: Option<f64>,
@@ -285,6 +290,7 @@ impl PlanArgs {
                 flash_item_bytes: self.flash_overhead,
                 flash_index_bytes: self.flash_index,
             },
+            compress_ratio: self.compress,
             item_bytes,
             limits: Limits {
                 dram_bytes_min: self.dram_min,
@@ -376,6 +382,17 @@ mod tests {
             assert!(size(text).is_err() && micros(text).is_err(), "{text}");
         }
         assert!(micros("500").is_err());
+    }
+
+    #[test]
+    fn a_ratio_is_from_1_to_20() {
+        assert_eq!(
+            (compress_ratio("1"), compress_ratio("2.5"), compress_ratio("20")),
+            (Ok(1.0), Ok(2.5), Ok(20.0))
+        );
+        for text in ["", "x", "0.9", "20.1", "-2", "nan", "inf"] {
+            assert!(compress_ratio(text).is_err_and(|why| why.contains("from 1 to 20")), "{text}");
+        }
     }
 
     #[test]

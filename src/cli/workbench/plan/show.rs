@@ -82,6 +82,13 @@ fn facts(planner: &Planner) -> Vec<(String, String)> {
         let (least, most) = (size(limits.dram_bytes_min), up_to(limits.dram_bytes_max));
         facts.push(("limits", format!("DRAM {least} to {most}, flash to {}", up_to(limits.flash_bytes_max))));
     }
+    if model.compress_ratio > 1.0 {
+        let ratio = rounded(model.compress_ratio, 3);
+        facts.push((
+            "compression",
+            format!("items are {ratio} times shorter in nine tenths of the DRAM, at best"),
+        ));
+    }
     if let Some(steps) = model.steps {
         facts.push(("steps", format!("DRAM {}, flash {}", size(steps.dram_bytes), size(steps.flash_bytes))));
     }

@@ -11,13 +11,13 @@
 //! * Where caches are measured in bytes, [`RealCache`] is the server's cache with one worker: real items in real
 //!   memory, on the time of the trace. The size is the server's `-m`. It includes the index, the bookkeeping of
 //!   columns, the headers of items, and the share for connection buffers (a sixteenth, at least 4 MiB).
-//!   It may have the server's flash tier behind it.
+//!   It may have the server's flash tier behind it, and shrink values as a server that compresses does.
 
 mod columns;
 mod real;
 mod second_level;
 
-pub use real::{LIMIT_BYTES_MIN, RealCache, RealItem};
+pub use real::{COMPRESS_RATIOS, LIMIT_BYTES_MIN, RealCache, RealItem, RealOptions};
 pub use second_level::{FLASH_BYTES_MIN, FlashCounts};
 
 use super::interface::Policy;

@@ -1,9 +1,10 @@
 //! The server's cache on the time of a trace.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use larder_cache::{
-    Cache, CacheOptions, Delete, DeleteOutcome, Expiry, KEY_BYTES_MAX, Mode, PagesWanted, Store,
+    Cache, CacheOptions, Compress, Delete, DeleteOutcome, Expiry, KEY_BYTES_MAX, Mode, PagesWanted, Store,
     StoreOutcome, Subclass, Worker,
 };
 
@@ -25,6 +26,16 @@ pub struct RealItem {
     pub ttl_s: u32,
     /// Cost of a miss in microseconds, which the client states when it stores the item. 0 = unknown.
     pub penalty_us: u32,
+}
+
+/// What a [`RealCache`] may have in addition.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RealOptions {
+    /// Bytes of flash behind the memory, in a file in the folder for temporary files; `None` = no flash.
+    pub flash_bytes: Option<u64>,
+    /// The keeper stores a value that it compresses in its length divided by this, one of [`COMPRESS_RATIOS`]. `None`
+    /// and 1 = it compresses nothing.
+    pub compress_ratio: Option<f64>,
 }
 
 /// The server's cache, driven by one thread on the time of a trace.
@@ -49,6 +60,8 @@ const COLUMN_BYTES_MIN: u32 = 32 << 10;
 const COLUMNS_WANTED_MIN: u64 = 1000;
 /// The smallest memory limit that the server accepts, in bytes.
 pub const LIMIT_BYTES_MIN: u64 = 8 << 20;
+/// How many times shorter compressed values may be.
+pub const COMPRESS_RATIOS: RangeInclusive<f64> = 1.0..=20.0;
 /// The largest item is the limit divided by this.
 const ITEM_SHARE: u64 = 8;
 const KEY_LENGTH_MIN: usize = 4;
@@ -59,19 +72,18 @@ impl RealCache {
     /// # Errors
     /// A limit below 8 MiB, the server's minimum, or a refusal of the memory by the system.
     pub fn new(limit_bytes: u64, variant: impl Into<Variant>, seed: u64) -> Result<RealCache, String> {
-        RealCache::with_flash(limit_bytes, None, variant, seed)
+        RealCache::with_options(limit_bytes, variant, seed, RealOptions::default())
     }
 
-    /// As [`RealCache::new`], with `flash_bytes` of flash behind the memory, in a file in the folder for temporary
-    /// files.
+    /// As [`RealCache::new`], with flash behind the memory, or with values that shrink.
     ///
     /// # Errors
     /// Those of [`RealCache::new`]; less than 16 MiB of flash, or no room for it.
-    pub fn with_flash(
+    pub fn with_options(
         limit_bytes: u64,
-        flash_bytes: Option<u64>,
         variant: impl Into<Variant>,
         seed: u64,
+        RealOptions { flash_bytes, compress_ratio }: RealOptions,
     ) -> Result<RealCache, String> {
         let variant = variant.into();
         let mut column_bytes = COLUMN_BYTES;
@@ -88,6 +100,10 @@ impl RealCache {
             seed: Some(seed),
             temperature: variant.temperature,
             worth: variant.worth,
+            compress: match compress_ratio.map(|ratio| (1000.0 / ratio).round() as u16) {
+                Some(thousandths) if thousandths < 1000 => Compress::Modelled(thousandths),
+                _ => Compress::Off,
+            },
             ..CacheOptions::default()
         };
         let level = second_level.as_ref().map(SecondLevel::level);
@@ -241,6 +257,12 @@ impl RealCache {
     /// What flash has done so far; `None` = there is none.
     pub fn flash_counts(&self) -> Option<FlashCounts> {
         self.second_level.as_ref().map(SecondLevel::counts)
+    }
+
+    /// About which share of the items in memory is compressed; 0 if there are none.
+    pub fn compressed_share(&self) -> f64 {
+        let stats = self.cache.compression_stats();
+        stats.compressed_items as f64 / (stats.compressed_items + stats.plain_items).max(1) as f64
     }
 
     /// Two bits of warmth, and the ghost table, the hitmap and its shadows.
