@@ -79,7 +79,8 @@ class Compressed(UsersCase):
 
     def begin(self, *flags, kinds=None):
         """A server and its readers, who log in where there are users."""
-        self.running = self.server("-m", "16", "-t", "2", *flags)
+        mode = () if "--compress" in flags else ("--compress", "auto")
+        self.running = self.server("-m", "16", "-t", "2", *mode, *flags)
         self.memcached, self.redis, readers = (self.connection(self.running) for _ in range(3))
         if os.path.exists(self.path):
             self.assertEqual(self.memcached.ask(b"set auth 0 0 6\r\nroot r"), b"STORED")

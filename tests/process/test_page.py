@@ -96,7 +96,7 @@ class Page(Case):
 
     @larder_only
     def test_what_is_compressed(self):
-        connection = self.visit("-m", "16")
+        connection = self.visit("-m", "16", "--compress", "auto")
 
         def compressed():
             return int(connection.stats(b"compression")[b"compressed_items"])

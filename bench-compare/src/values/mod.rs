@@ -219,7 +219,7 @@ mod tests {
         let of = |number| value(kind, number, bytes(kind, number));
         let mut samples = Samples::new(4_000, 4 << 20, 16 << 10, 1);
         (0..4_000).for_each(|number| samples.offer(&of(2 * number)));
-        let dictionary = Dictionary::train(&samples);
+        let dictionary = Dictionary::train(samples.bytes(), samples.lengths());
         let mut compressor = Compressor::default();
         let (mut plain, mut stored) = (0, 0);
         for number in 0..1_000 {
@@ -233,11 +233,11 @@ mod tests {
     #[test]
     fn each_kind_shrinks_as_those_of_applications_do() {
         for (kind, least, most) in [
-            (ValueKind::JsonUser, 2.3, 2.9),
-            (ValueKind::MsgpackUser, 1.8, 2.2),
-            (ValueKind::JsonProduct, 2.3, 2.6),
-            (ValueKind::PickleSession, 2.5, 2.9),
-            (ValueKind::Html, 2.2, 2.5),
+            (ValueKind::JsonUser, 2.3, 3.2),
+            (ValueKind::MsgpackUser, 1.8, 2.4),
+            (ValueKind::JsonProduct, 2.3, 2.9),
+            (ValueKind::PickleSession, 2.5, 3.2),
+            (ValueKind::Html, 2.2, 2.8),
             (ValueKind::Random, 1.0, 1.0),
         ] {
             let times = times_smaller(kind);

@@ -206,6 +206,11 @@ impl Limits {
         self.curves_bytes.store(bytes, Ordering::Relaxed);
     }
 
+    /// Bytes that are set aside for dictionaries, and what is done with them.
+    pub(crate) fn dictionaries_bytes(&self) -> u64 {
+        self.dictionaries_bytes.load(Ordering::Relaxed)
+    }
+
     /// Sets aside `bytes` for dictionaries.
     pub(crate) fn set_dictionaries_bytes(&self, bytes: u64) {
         self.dictionaries_bytes.store(bytes, Ordering::Relaxed);
@@ -213,7 +218,7 @@ impl Limits {
 
     /// What temperature, the curves of namespaces and dictionaries take of what the columns would have.
     pub(crate) fn others_bytes(&self) -> u64 {
-        self.temperature_bytes() + self.curves_bytes() + self.dictionaries_bytes.load(Ordering::Relaxed)
+        self.temperature_bytes() + self.curves_bytes() + self.dictionaries_bytes()
     }
 }
 

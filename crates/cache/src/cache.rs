@@ -98,8 +98,8 @@ impl Cache {
         let policy = temperature.build_on(options.device);
         let note = demoter.as_ref().map(|demoter| demoter.note().clone());
         if let Some(note) = &note {
-            store.dictionaries.take_in(note.dictionaries());
-            store.limits.set_dictionaries_bytes(store.dictionaries.bytes());
+            store.compression.dictionaries.take_in(note.dictionaries());
+            store.limits.set_dictionaries_bytes(store.compression.dictionaries.bytes());
         }
         let keeper = KeeperHandle::new(&store, policy, temperature.logs_all(), note);
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(RECOVERY_THREADS_MAX);
@@ -388,7 +388,7 @@ impl Cache {
             sessions_cap_bytes: budget.sessions_bytes,
             bookkeeping_bytes: budget.bookkeeping_bytes
                 + self.store.limits.curves_bytes()
-                + self.store.dictionaries.bytes(),
+                + self.store.limits.dictionaries_bytes(),
             temperature_bytes: self.store.limits.temperature_bytes(),
         }
     }
@@ -453,19 +453,19 @@ impl Cache {
 
     /// Which values the keeper compresses.
     pub fn compress(&self) -> Compress {
-        (**self.store.compress.get()).clone()
+        (**self.store.compression.setting.get()).clone()
     }
 
-    /// Compresses other values from the next pass on. Those that are compressed stay so until they are moved or
+    /// Compresses other values from the next pass on. Those that are compressed stay so until they are hot, or
     /// replaced.
     pub fn set_compress(&self, wanted: Compress) {
-        self.store.compress.set(wanted);
+        self.store.compression.setting.set(wanted);
     }
 
-    /// Whether values of different prefixes may train one dictionary. Where prefixes are those of tenants, the length of
-    /// what one of them stores would tell what others do. At first they may.
+    /// Whether values of different prefixes may train one dictionary. Where prefixes are those of tenants, the length
+    /// of what one of them stores would tell what others do. At first they may.
     pub fn share_dictionaries(&self, may_share: bool) {
-        self.store.compress.set_may_share(may_share);
+        self.store.compression.setting.set_may_share(may_share);
     }
 
     /// Names the namespaces, whose keys have the name before the first `delimiter`. What was counted of those that
@@ -619,6 +619,7 @@ impl Cache {
 
     fn settle_flash(&self, write: bool) -> Saved {
         let Some(demoter) = &self.demoter else { return Saved::default() };
+        self.keeper.end_training();
         if self.flush_due_s.load(Ordering::Relaxed) != 0 {
             self.flush(None);
         }

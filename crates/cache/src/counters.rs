@@ -130,7 +130,7 @@ counters! {
     compress_refused,
     /// Items that would have been compressed, had writers not been short of room.
     compress_skipped,
-    /// Compressed items that were hot and that the keeper stored plain again.
+    /// Compressed items that were hot and were stored plain again.
     expanded,
     /// Nanoseconds that the keeper has spent on compressing.
     compress_ns,

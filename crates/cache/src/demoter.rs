@@ -11,9 +11,9 @@ use crate::admission::{Admission, Admitted, Offered};
 use crate::compression::Expander;
 use crate::counters::{Counters, Totals};
 use crate::flash_level::{Exclusive, FlashLevel, to_unix_s};
+use crate::flash_note::FlashNote;
 use crate::item_store::Destination;
 use crate::item_store::{ItemStore, Life};
-use crate::note::FlashNote;
 use crate::penalties::remembered;
 use larder_flash::{Commit, Flash, FlashItem, Put, Recover};
 use larder_item::{Extension, FlashState, KeyHash, Location, PrefixesFull, State};
@@ -583,7 +583,7 @@ impl Demoter {
     fn stored_compressed<'g>(&self, store: &ItemStore, item: &Item<'g>) -> Option<&'g [u8]> {
         let Value::Compressed(value) = item.value() else { return None };
         let fits = value.plain_bytes as usize <= self.flash.part_bytes_max();
-        (fits && store.dictionaries.is_on_flash(value.dictionary)).then_some(value.stored)
+        (fits && store.compression.dictionaries.is_on_flash(value.dictionary)).then_some(value.stored)
     }
 
     /// Puts the parts of a long value after the first one.
@@ -624,7 +624,7 @@ fn whole<'g>(store: &ItemStore, item: &Item<'g>) -> Option<Cow<'g, [u8]>> {
         Value::Whole(value) => Some(Cow::Borrowed(value)),
         Value::Compressed(stored) => {
             let mut value = Vec::new();
-            let is_read = Expander::default().expand(&store.dictionaries, stored, &mut value);
+            let is_read = Expander::default().expand(&store.compression.dictionaries, stored, &mut value);
             is_read.then_some(Cow::Owned(value))
         }
         Value::Chunked { .. } => None,

@@ -20,13 +20,13 @@ pub(crate) use supply::RESERVED_COLUMNS;
 use crate::budget::{Budget, Limits};
 use crate::clock::Clock;
 use crate::column_group::is_correlated;
-use crate::compression::{CompressSetting, Dictionaries};
+use crate::compression::Compression;
 use crate::counters::{CounterBlocks, Counters};
 use crate::namespaces::Namespaces;
 use crate::padded::CachePadded;
 use crate::placement::Placement;
 use crate::worth::WorthSetting;
-use larder_index::{Entry, HoldsKey, Index, WARMTH_MAX};
+use larder_index::{BucketGuard, Entry, Found, HoldsKey, Index, WARMTH_MAX};
 use larder_item::{Expiry, KeyHash, KeyHasher, Location, PrefixFloors, PrefixesFull, State, ValueLayout};
 use larder_memory::{ColumnId, ColumnState, Guard, Item, Memory, Value};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -63,10 +63,8 @@ pub(crate) struct ItemStore {
     pub(crate) leaving: Leaving,
     /// What was flushed.
     pub(crate) floors: Floors,
-    /// Which values are compressed.
-    pub(crate) compress: CompressSetting,
-    /// What they are compressed with.
-    pub(crate) dictionaries: Dictionaries,
+    /// Which values are compressed, and with what.
+    pub(crate) compression: Compression,
     supply: Supply,
     /// The last CAS number given out.
     cas: CachePadded<AtomicU64>,
@@ -160,6 +158,30 @@ impl ItemStore {
     pub(crate) fn is_flushed(&self, at: Location, item: &Item<'_>) -> bool {
         let birth = || self.birth_of(at);
         self.floors.may_be_below(birth) && self.floors.is_below(birth(), item.key())
+    }
+
+    /// Under the writer bit: makes the entry that was found lead to the copy of its item at `new`, with this warmth.
+    pub(crate) fn move_entry(
+        &self,
+        guard: &Guard<'_>,
+        bucket: &mut BucketGuard<'_>,
+        found: &Found,
+        (new, warmth): (Location, u8),
+        counters: &Counters,
+    ) {
+        let (old_item, new_item) = (guard.item(found.entry.location), guard.item(new));
+        // The sizes may differ: a copy may be compressed or plain again, it leaves out the word of an expiry that was
+        // taken away, and may need a word for its CAS number.
+        let (old_bytes, new_bytes) = (old_item.bytes(), new_item.bytes());
+        counters.bytes_died.add(old_bytes.saturating_sub(new_bytes).into());
+        counters.bytes_stored.add(new_bytes.saturating_sub(old_bytes).into());
+        // Expiry and state may have changed since the copy. Under the writer bit they hold still.
+        new_item.copy_state_from(&old_item);
+        new_item.commit();
+        old_item.revoke();
+        bucket.replace(found, new, warmth);
+        // The column's own counts must be right, for the column may have to stay because of a later record.
+        old_item.die();
     }
 
     /// How many items the index holds that were not flushed. Expired items count.

@@ -53,12 +53,14 @@ mod column_bytes;
 mod column_group;
 mod commands;
 mod compression;
+mod compression_sample;
 mod counters;
 mod demoter;
 
 mod cache_options;
 mod expired_columns;
 mod flash_level;
+mod flash_note;
 mod hot_keys;
 mod index_sampler;
 mod item_store;

@@ -151,7 +151,7 @@ impl<'a> Walker<'a> {
                 return reject(&item);
             }
             if let Value::Compressed(value) = item.value()
-                && store.dictionaries.get(value.dictionary).is_none()
+                && store.compression.dictionaries.get(value.dictionary).is_none()
             {
                 found.lost += 1;
                 return reject(&item);

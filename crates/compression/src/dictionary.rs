@@ -4,8 +4,9 @@ use zstd::dict::{DecoderDictionary, EncoderDictionary};
 
 /// The longest dictionary, in bytes.
 pub const DICTIONARY_BYTES_MAX: usize = 64 << 10;
-/// The level of compression. Level 1 has nine tenths of what level 9 saves, at a fifth of its time.
-pub(crate) const LEVEL: i32 = 1;
+/// The level of compression. Of 226 bytes of JSON level 1 leaves 74, level 3 leaves 67, level 9 leaves 67 and takes six
+/// times as long. What level 3 wrote is read as fast.
+pub(crate) const LEVEL: i32 = 3;
 /// A dictionary is at most this part of what it is trained from. A longer one learns the samples by heart.
 const SAMPLES_SHARE: usize = 8;
 /// The shortest dictionary that is worth its trouble, in bytes.

@@ -52,8 +52,8 @@ pub struct Listed {
     pub hash: KeyHash,
     /// The key.
     pub key: Vec<u8>,
-    /// The beginning of the value: with the whole key, if the key is a folded one ([`larder_item::FOLDED_KEY_BYTES`]), or
-    /// the first bytes of a compressed value.
+    /// The beginning of the value: with the whole key, if the key is a folded one
+    /// ([`larder_item::FOLDED_KEY_BYTES`]), or the first bytes of a compressed value.
     pub front: Vec<u8>,
     /// Length of the whole value, bytes.
     pub value_bytes: u64,

@@ -312,8 +312,8 @@ impl MetaLog {
         self.note.lock().expect("no panic under this lock").clone()
     }
 
-    /// Notes what the owner of the items wants to find beside them, up to [`MetaLog::note_bytes_max`] bytes. It is durable
-    /// after the next [`MetaLog::write_state_now`].
+    /// Notes what the owner of the items wants to find beside them, up to [`MetaLog::note_bytes_max`] bytes. It is
+    /// durable after the next [`MetaLog::write_state_now`].
     pub(crate) fn set_note(&self, note: &[u8]) {
         debug_assert!(note.len() <= self.note_bytes_max());
         *self.note.lock().expect("no panic under this lock") = note.to_vec();

@@ -18,8 +18,8 @@
 //! column was opened, so 19 bits are enough. [`CasForm`] says what an item has whose number is farther away.
 //!
 //! The optional fields follow in this order, each only if its bit is set: expiry (1 word, atomic), extension (1 word,
-//! atomic; only behind an expiry), client flags (1 word), more of the CAS number (1 or 2 words). A record whose bit X is
-//! set and whose bit E is not has no extension: its value is compressed. Then come the fields
+//! atomic; only behind an expiry), client flags (1 word), more of the CAS number (1 or 2 words). A record whose bit X
+//! is set and whose bit E is not has no extension: its value is compressed. Then come the fields
 //! of the value's layout: for *apart* and *chunk* the offset of the value in the column (1 word), for *chunked* the
 //! total length (1 word) and the location of the first chunk (2 words), for *inline* none. Then the last 16 bits of the
 //! header, so that the words before are aligned. The key is next, then the value if it is inline.

@@ -19,8 +19,9 @@
 
 use crate::column::{Column, SlabId};
 use crate::machine;
-use crate::memory::item::DICTIONARIES_MAX;
-use crate::memory_options::{DICTIONARY_BYTES_MAX, KeepOptions, Left, MemoryError, SLAB_BYTES};
+use crate::memory_options::{
+    DICTIONARIES_MAX, DICTIONARY_BYTES_MAX, KeepOptions, Left, MemoryError, SLAB_BYTES,
+};
 use head::{Layout, Unusable};
 use larder_item::checksum;
 use rustix::fs::{FallocateFlags, fallocate, fstatfs};

@@ -55,15 +55,15 @@ pub use kept::check_keep_path;
 pub use kept::head::{Head, NOTE_BYTES_MAX};
 pub use memory::chunk::Chunk;
 pub use memory::guard::{Guard, Record, Records};
-pub use memory::item::{Compressed, DICTIONARIES_MAX, Item, LAST_ACCESS_STALE_S, Remains, Value};
+pub use memory::item::{Compressed, Item, LAST_ACCESS_STALE_S, Remains, Value};
 pub use memory::open_column::{NewChunked, NewItem, OpenColumn};
 pub use memory::pin::{ChunkSpace, ColumnPin};
 pub use memory::reader::Reader;
 pub use memory::{FreshPages, Memory, RESERVE_BYTES_MAX};
 pub use memory_options::{
-    COLUMN_BYTES_DEFAULT, COLUMN_BYTES_MAX, COLUMN_BYTES_MIN, COLUMNS_WANTED_MIN, DICTIONARY_BYTES_MAX,
-    Geometry, INLINE_VALUE_BYTES_MAX_DEFAULT, KeepOptions, Left, MemoryError, MemoryOptions, PageKind,
-    PagesWanted, SLAB_BYTES,
+    COLUMN_BYTES_DEFAULT, COLUMN_BYTES_MAX, COLUMN_BYTES_MIN, COLUMNS_WANTED_MIN, DICTIONARIES_MAX,
+    DICTIONARY_BYTES_MAX, Geometry, INLINE_VALUE_BYTES_MAX_DEFAULT, KeepOptions, Left, MemoryError,
+    MemoryOptions, PageKind, PagesWanted, SLAB_BYTES,
 };
 pub use numa::{NodeId, NumaNodes};
 pub use prefetch::prefetch_read;

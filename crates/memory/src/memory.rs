@@ -241,8 +241,8 @@ impl Memory {
         self.inner.kept.as_ref().map(|kept| kept.left())
     }
 
-    /// Writes dictionary `number`, 1 to [`DICTIONARIES_MAX`] - 1, with a word that says whose it is, to the file where the
-    /// memory is kept in one. Durable when this returns. No record needs another dictionary of this number.
+    /// Writes dictionary `number`, 1 to [`DICTIONARIES_MAX`] - 1, with a word that says whose it is, to the file where
+    /// the memory is kept in one. Durable when this returns. No record needs another dictionary of this number.
     ///
     /// # Errors
     /// The file system has no memory left.

@@ -8,6 +8,9 @@ use std::path::PathBuf;
 pub const SLAB_BYTES: usize = 2 << 20;
 /// The longest dictionary that a file has a place for, in bytes.
 pub const DICTIONARY_BYTES_MAX: usize = 64 << 10;
+/// Dictionaries have numbers below this one, from 1 on. A file has room for 31 of
+/// [`DICTIONARY_BYTES_MAX`] in its first 2 MiB.
+pub const DICTIONARIES_MAX: u8 = 32;
 /// Smallest column, in bytes.
 pub const COLUMN_BYTES_MIN: u32 = 32 << 10;
 /// Largest column, in bytes.

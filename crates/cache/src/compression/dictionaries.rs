@@ -5,7 +5,7 @@
 //! what it remembers of a number holds until the version of the number changes. Nobody knows which dictionaries records
 //! on flash need: those that lie there stay.
 
-use crate::note::LyingDictionary;
+use crate::flash_note::LyingDictionary;
 use larder_compression::{Decompressor, Dictionary};
 use larder_memory::{Compressed, DICTIONARIES_MAX, Memory};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};

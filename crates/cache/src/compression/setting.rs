@@ -9,19 +9,19 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Compress {
     /// Those that shrink.
-    #[default]
     Auto,
     /// None. What is compressed stays so until it is hot, or replaced.
+    #[default]
     Off,
     /// Those whose keys have one of these names before the first delimiter, if they shrink.
     Only(Vec<String>),
-    /// For a simulation: each value shrinks to so many thousandths of its length, and cannot be read.
+    /// For a simulation: each value shrinks to this number of thousandths of its length, and cannot be read.
     Modelled(u16),
 }
 
 impl Compress {
     /// Whether values may be compressed whose keys have this name before the first delimiter.
-    pub(super) fn admits(&self, name: Option<&[u8]>) -> bool {
+    pub(crate) fn admits(&self, name: Option<&[u8]>) -> bool {
         match self {
             Compress::Off => false,
             Compress::Auto | Compress::Modelled(_) => true,

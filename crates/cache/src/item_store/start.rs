@@ -7,7 +7,7 @@ use super::{INDEX_BYTES_PER_BUCKET, ItemStore};
 use crate::budget::{Budget, LIMIT_BYTES_MIN, Limits, SetAside};
 use crate::cache_options::{CacheError, CacheOptions};
 use crate::clock::Clock;
-use crate::compression::{CompressSetting, Dictionaries};
+use crate::compression::Compression;
 use crate::counters::CounterBlocks;
 use crate::namespaces::Namespaces;
 use crate::padded::CachePadded;
@@ -104,15 +104,14 @@ impl ItemStore {
             namespaces: Namespaces::new(),
             leaving: Leaving::new(options.evict, has_flash),
             floors: Floors::new(memory.last_birth()),
-            compress: CompressSetting::new(options.compress.clone(), options.prefix_delimiter),
-            dictionaries: Dictionaries::kept(&memory),
+            compression: Compression::new(options.compress.clone(), options.prefix_delimiter, &memory),
             supply: Supply::new(free_columns_wanted),
             cas: CachePadded(AtomicU64::new(cas_floor)),
             over_bytes: CachePadded(AtomicU64::new(0)),
             memory,
             index,
         };
-        store.limits.set_dictionaries_bytes(store.dictionaries.bytes());
+        store.limits.set_dictionaries_bytes(store.compression.dictionaries.bytes());
         store.share_out();
         Ok(store)
     }

@@ -10,8 +10,8 @@ use super::time_slice::TimeSlice;
 use crate::budget::LENDING_PERIOD;
 use crate::compression::CompressionStats;
 use crate::demoter::Levels;
+use crate::flash_note::FlashNote;
 use crate::item_store::ItemStore;
-use crate::note::FlashNote;
 use crate::random::Random;
 use crate::ranking::Candidate;
 use crate::selector::{Emptied, Need, SealedQueue, Search, Selector, note_unmovable, status};
@@ -262,6 +262,11 @@ impl Keeper {
             Some((spare, stamp)) if store.memory.has_passed(stamp) => store.index.give_back(spare),
             waits => self.spare_buckets = waits,
         }
+    }
+
+    /// Before flash is closed.
+    pub(super) fn end_training(&mut self) {
+        self.pass.forms.kinds.end_training();
     }
 
     /// What is known of dictionaries.

@@ -5,8 +5,8 @@ use super::packing::PackedFor;
 use super::time_slice::{Pace, ROUND_PERIOD, TimeSlice};
 use crate::compression::CompressionStats;
 use crate::demoter::Levels;
+use crate::flash_note::FlashNote;
 use crate::item_store::ItemStore;
-use crate::note::FlashNote;
 use crate::references::{PagePool, ReferenceQueue};
 use crate::selector::{Need, SealedQueue};
 use crate::temperature::{Temperature, TemperatureStats};
@@ -45,7 +45,8 @@ struct Published {
 }
 
 impl KeeperHandle {
-    /// A keeper that runs `policy`. `note` = where dictionaries lie beside items on flash. With `logs_all` the policy wants to hear of every reference, else of a sample.
+    /// A keeper that runs `policy`. With `logs_all` the policy wants to hear of every reference, else of a sample.
+    /// `note` = where dictionaries lie beside items on flash.
     pub(crate) fn new(
         store: &ItemStore,
         policy: Box<dyn Temperature>,
@@ -191,6 +192,11 @@ impl KeeperHandle {
 
     fn published(&self) -> MutexGuard<'_, Published> {
         self.published.lock().expect("no panic under this lock")
+    }
+
+    /// Before flash is closed: no dictionary is written there any more. The keeper's thread has ended.
+    pub(crate) fn end_training(&self) {
+        self.lock().end_training();
     }
 
     /// What is known of dictionaries: as [`KeeperHandle::stats`].

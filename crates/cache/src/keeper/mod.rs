@@ -9,12 +9,14 @@
 //! * `namespace_sample.rs` estimates what each tenant has.
 //! * `fresh_memory.rs` says how much memory is taken from the machine ahead of the writers.
 //! * `repartition.rs` moves hot items to columns of their own while there is room.
+//! * `kinds.rs` knows which values shrink; `trainer.rs` trains dictionaries.
 //! * `pass.rs` empties one column; `survivors.rs` has the columns that it moves items to; `time_slice.rs` says when
 //!   other threads have their turn.
 
 mod core;
 mod fresh_memory;
 mod handle;
+mod kinds;
 mod namespace_sample;
 mod packing;
 mod pass;
@@ -23,6 +25,7 @@ mod repartition;
 mod round;
 mod survivors;
 mod time_slice;
+mod trainer;
 
 pub(crate) use handle::KeeperHandle;
 pub(crate) use round::Round;

@@ -16,9 +16,9 @@ use super::survivors::{Survivors, Zone};
 use super::time_slice::TimeSlice;
 use crate::counters::Counters;
 use crate::demoter::{Leaving, Levels, SentParts};
+use crate::flash_note::FlashNote;
 use crate::item_store::{ItemStore, Life, first_chunk};
 use crate::namespaces::{Standing, Standings};
-use crate::note::FlashNote;
 use crate::penalties::remembered;
 use crate::selector::{Emptied, Selector, Victim, is_hot, queue_of};
 use crate::temperature::{Judged, KeepLimit, Queue, Verdict};
@@ -26,7 +26,9 @@ use forms::Form;
 use larder_allocation::ColumnBounds;
 use larder_index::{BucketGuard, Found};
 use larder_item::{Expiry, KeyHash, Location, State};
-use larder_memory::{ColumnId, Guard, Item, NewChunked, NewItem, OpenColumn, Reader, Record, Value};
+use larder_memory::{
+    ColumnId, Compressed, Guard, Item, NewChunked, NewItem, OpenColumn, Reader, Record, Value,
+};
 use std::sync::Arc;
 
 /// Records whose buckets are prefetched together before the first of them is judged.
@@ -208,24 +210,21 @@ impl Pass {
         if !meet(store, &guard, column, met, judged) {
             return Emptied::Refused;
         }
-        judgement.verdicts.clear();
-        judgement.shares.clear();
+        judgement.clear();
         // The policy remembers an item that it judged to be evicted. Where no item can leave now, it is not asked.
         if may_evict && !judged.is_empty() && !levels.can_evict() {
             return Emptied::NoRoom;
         }
         let queue = queue_of(store, column);
         if may_evict {
-            let column_bytes = store.column_bytes();
             if store.namespaces.are_on() {
                 let standings = store.namespaces.standings(store.memory.limit_bytes());
-                let live = met.iter().filter(|met| matches!(met.kind, MetKind::Live(_)));
-                judgement.shares.extend(live.map(|met| Share::of(&standings, guard.item(met.at).key())));
+                judgement.shares.extend(live(met).map(|at| Share::of(&standings, guard.item(at).key())));
             }
             // The policy is not asked about a column that stays: it would remember items as evicted that are not.
             if victim.may_stay()
                 && queue == Queue::Probation
-                && is_full_of_spared(judged, &judgement.shares, column_bytes)
+                && is_full_of_spared(judged, &judgement.shares, store.column_bytes())
             {
                 return Emptied::Shared;
             }
@@ -235,12 +234,8 @@ impl Pass {
             judgement.verdicts.extend(kept);
         }
         let to = MovesTo::of(victim, queue, || is_hot(store, column));
-        let changes_forms = may_evict || victim.is_packed();
-        if changes_forms && !slice.is_for_writer() {
-            forms.kinds.tend(store);
-            let live = met.iter().filter(|met| matches!(met.kind, MetKind::Live(_)));
-            live.for_each(|met| forms.meet(store, &guard.item(met.at)));
-        }
+        let forms_of = (may_evict || victim.is_packed()).then_some(queue);
+        forms.meet(store, slice, live(met).filter(|_| forms_of.is_some()).map(|at| guard.item(at)));
         let mut settle = Settle {
             levels,
             selector,
@@ -273,23 +268,12 @@ impl Pass {
                 MetKind::Over => settle.item(met, Verdict::Evict),
                 MetKind::Live(nth) => {
                     let nth = nth as usize;
-                    // What a share alone keeps goes to the end of probation. Were it to stay in the main queue, a
-                    // policy that finds that queue too long would meet it again and again, and gain nothing.
                     let share = judgement.shares.get(nth).copied().unwrap_or_default();
                     settle.to = if share.is_spared { MovesTo::Queue(Queue::Probation) } else { to };
                     settle.is_kept = share.is_kept && victim.heeds_shares;
-                    let verdict = judgement.verdicts[nth];
-                    let item = guard.item(met.at);
-                    settle.form = match verdict {
-                        _ if !changes_forms => Form::Same,
-                        Verdict::Keep { .. } => {
-                            settle.forms.of(store, &item, judged[nth].warmth, has_time, counters)
-                        }
-                        Verdict::Evict if levels.demoter.is_some() && has_time => {
-                            settle.forms.of_leaving(store, &item, counters)
-                        }
-                        Verdict::Evict => Form::Same,
-                    };
+                    let (verdict, of) =
+                        (judgement.verdicts[nth], forms_of.map(|of| (of, judged[nth].warmth)));
+                    settle.choose_form(met, verdict, of, has_time);
                     settle.item(met, verdict)
                 }
             };
@@ -367,6 +351,12 @@ impl Pass {
 }
 
 impl Judgement {
+    /// Forgets the last column, unless it is unfinished.
+    fn clear(&mut self) {
+        self.verdicts.clear();
+        self.shares.clear();
+    }
+
     /// Asks the policy about the items of a column, and heeds shares. What was asked before, and found no room, is not
     /// asked again.
     fn decide(
@@ -501,6 +491,8 @@ struct Settle<'a, 'g> {
     is_kept: bool,
     survivors: &'a mut Survivors,
     thinned: &'a mut Vec<ColumnId>,
+    /// Where the item goes. What a share alone keeps goes to the end of probation: were it to stay in the main queue, a
+    /// policy that finds that queue too long would meet it again and again, and gain nothing.
     to: MovesTo,
     forms: &'a mut Forms,
     /// How a copy of the item is written.
@@ -532,7 +524,25 @@ impl MovesTo {
     }
 }
 
+/// Where the live items are that a pass has met.
+fn live(met: &[Met]) -> impl Iterator<Item = Location> {
+    met.iter().filter(|met| matches!(met.kind, MetKind::Live(_))).map(|met| met.at)
+}
+
 impl Settle<'_, '_> {
+    /// Chooses how an item `of` a queue and a warmth is to be written, where it stays or where it goes; `None` = as it
+    /// is.
+    fn choose_form(&mut self, met: &Met, verdict: Verdict, of: Option<(Queue, u8)>, has_time: bool) {
+        let (store, item) = (self.levels.store, self.guard.item(met.at));
+        self.form = match (verdict, of) {
+            (Verdict::Keep { .. }, Some(of)) => self.forms.of(store, &item, of, has_time, self.counters),
+            (Verdict::Evict, Some(_)) if self.levels.demoter.is_some() && has_time => {
+                self.forms.of_leaving(store, &item, self.counters)
+            }
+            _ => Form::Same,
+        };
+    }
+
     /// Carries out the verdict on one item. Any result but [`Emptied::Yes`] says why the item must stay where it is.
     fn item(&mut self, met: &Met, verdict: Verdict) -> Emptied {
         let Levels { store, .. } = self.levels;
@@ -585,20 +595,8 @@ impl Settle<'_, '_> {
 
     /// Makes the entry lead to the copy at `new`.
     fn replace(&self, bucket: &mut BucketGuard<'_>, found: &Found, new: Location, warmth: u8) {
-        let (old_item, new_item) = (self.guard.item(found.entry.location), self.guard.item(new));
-        // The sizes may differ: a copy leaves out the word of an expiry that was taken away, and may need a word for
-        // its CAS number.
-        let (old_bytes, new_bytes) = (old_item.bytes(), new_item.bytes());
-        self.counters.bytes_died.add(old_bytes.saturating_sub(new_bytes).into());
-        self.counters.bytes_stored.add(new_bytes.saturating_sub(old_bytes).into());
-        // Expiry and state may have changed since the copy. Under the writer bit they hold still.
-        new_item.copy_state_from(&old_item);
-        new_item.commit();
-        old_item.revoke();
-        bucket.replace(found, new, warmth);
+        self.levels.store.move_entry(self.guard, bucket, found, (new, warmth), self.counters);
         self.counters.moved.add(1);
-        // The column's own counts must be right, for the column may have to stay because of a later record.
-        old_item.die();
     }
 
     /// Removes an item that is evicted, expired or flushed.
@@ -676,7 +674,7 @@ fn place_copy(
     let (kind, value) = (item.kind(), [&[][..]; 2]);
     let new = NewItem { key, value, flags, expiry, cas, state, kind };
     match item.value() {
-        _ if form != Form::Same => forms.place(open, &new, form),
+        _ if form == Form::Compressed => open.place_compressed(&new, &Compressed::read(forms.made())),
         Value::Whole(value) => open.place(&NewItem { value: [value, &[]], ..new }),
         Value::Compressed(value) => open.place_compressed(&new, &value),
         Value::Chunked { total, first } => {

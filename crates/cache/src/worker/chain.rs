@@ -409,7 +409,7 @@ impl Worker {
     pub fn copy_value(&self, hit: &Hit<'_>, out: &mut Vec<u8>) {
         match hit.value() {
             Value::Whole(value) => out.extend_from_slice(value),
-            Value::Compressed(stored) => out.extend_from_slice(&self.expand(stored)),
+            Value::Compressed(stored) => out.extend_from_slice(&self.expanded(stored)),
             Value::Chunked { first, .. } => {
                 let guard = self.reader.pin();
                 let mut next = Some(first);
@@ -434,7 +434,7 @@ impl Worker {
                 copy.extend_from_slice(value);
                 OldValue::Whole(copy)
             }
-            Value::Compressed(stored) => OldValue::Whole(self.expand(stored).to_vec()),
+            Value::Compressed(stored) => OldValue::Whole(self.expanded(stored).to_vec()),
             Value::Chunked { total, first } => {
                 OldValue::Chunked { total, first, _pins: PinnedChain::new(&guard, first) }
             }

@@ -475,7 +475,7 @@ impl Worker {
     fn number(&self, hit: &Hit<'_>) -> Option<(u64, usize)> {
         match hit.value() {
             Value::Whole(value) => number(value),
-            Value::Compressed(stored) => number(&self.expand(stored)),
+            Value::Compressed(stored) => number(&self.expanded(stored)),
             Value::Chunked { .. } => None,
         }
     }

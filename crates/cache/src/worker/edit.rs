@@ -248,7 +248,7 @@ impl Worker {
                 out.extend_from_slice(&rest[..bytes.min(rest.len())]);
             }
             Value::Compressed(stored) => {
-                let value = self.expand(stored);
+                let value = self.expanded(stored);
                 let rest = value.get(from..).unwrap_or_default();
                 out.extend_from_slice(&rest[..bytes.min(rest.len())]);
             }

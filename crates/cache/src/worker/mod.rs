@@ -159,6 +159,7 @@ impl Worker {
     /// reused.
     #[inline]
     pub fn quiesce(&mut self) {
+        self.write_hot_plain();
         self.quiesced += 1;
         self.cas_numbers.end_batch();
         self.reader.quiesce();
@@ -166,6 +167,7 @@ impl Worker {
 
     /// Before the thread blocks: the worker holds back no column until [`Worker::online`].
     pub fn offline(&mut self) {
+        self.write_hot_plain();
         self.quiesced += 1;
         self.cas_numbers.end_batch();
         self.reader.offline();

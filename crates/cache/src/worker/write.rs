@@ -108,8 +108,9 @@ impl Worker {
         store.namespaces.cap(key, expiry, store.clock.now_s())
     }
 
+    /// As [`Worker::place`], whatever namespace the item is in.
     #[inline]
-    fn place_as_it_is(&mut self, item: &NewItem<'_>) -> Option<Location> {
+    pub(super) fn place_as_it_is(&mut self, item: &NewItem<'_>) -> Option<Location> {
         let place = if item.expiry == Expiry::NEVER { Place::GENERAL } else { self.place_expiring(item) };
         self.place_with(place, Some(item.key), |open| open.place(item))
     }

@@ -1,19 +1,27 @@
 //! Values that are stored compressed, against a map that has them plain.
 
+use crate::keep::Files;
 use crate::tier;
 use larder_cache::*;
 use larder_flash::Recover;
 use larder_laboratory::MemoryDevice;
 use std::collections::HashMap;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::Arc;
 
 /// Keys that are stored, far more than memory has room for.
 const KEYS: u64 = 60_000;
+/// Where the first dictionary is in the file of a kept memory.
+const FIRST_DICTIONARY_AT: u64 = 8 << 10;
+/// Compressed items that there are when a test begins, at least.
+const HELD_MIN: u64 = 3000;
 /// Rounds over all keys after which a test gives up.
 const ROUNDS_MAX: u64 = 200;
 
 fn options() -> CacheOptions {
-    CacheOptions { limit_bytes: 16 << 20, workers: 1, seed: Some(7), ..CacheOptions::default() }
+    let (limit_bytes, compress) = (16 << 20, Compress::Auto);
+    CacheOptions { limit_bytes, workers: 1, seed: Some(7), compress, ..CacheOptions::default() }
 }
 
 fn key_of(number: u64) -> Vec<u8> {
@@ -22,7 +30,7 @@ fn key_of(number: u64) -> Vec<u8> {
 
 /// Other values in each round.
 fn value_of(number: u64, round: u64) -> Vec<u8> {
-    let random = (number * 0x9e37_79b9_7f4a_7c15) ^ round;
+    let random = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20 ^ round;
     match number % 2 {
         0 => format!(
             "{{\"id\":{number},\"round\":{round},\"name\":\"user {}\",\"mail\":\"user{random}@example.org\",\"city\":\
@@ -49,7 +57,7 @@ fn seen(worker: &Worker, key: &[u8]) -> Option<(Vec<u8>, bool)> {
     assert_eq!(part, value[5..25]);
     let is_compressed = match hit.value() {
         Value::Compressed(stored) => {
-            assert_eq!(&worker.expand(stored)[..], &value[..]);
+            assert_eq!(&worker.expand(hit.at, stored)[..], &value[..]);
             assert!(stored.stored.len() * 4 <= value.len() * 3 + 12, "it saves a quarter");
             true
         }
@@ -64,8 +72,8 @@ fn store(worker: &mut Worker, key: &[u8], value: &[u8]) {
     assert!(matches!(stored, StoreOutcome::Stored { .. }), "{stored:?}");
 }
 
-/// Stores all keys, in rounds, until the cache has compressed `wanted` items. A key is read once in four, so that
-/// probation lets some through. Returns the round of each key.
+/// Stores all keys, in rounds, until the cache has compressed `wanted` items, and has some thousand of them. Half of
+/// the keys are read, so that probation lets some through. Returns the round of each key.
 fn fill(cache: &Arc<Cache>, worker: &mut Worker, wanted: u64) -> HashMap<u64, u64> {
     let mut rounds = HashMap::new();
     for round in 0..ROUNDS_MAX {
@@ -81,7 +89,7 @@ fn fill(cache: &Arc<Cache>, worker: &mut Worker, wanted: u64) -> HashMap<u64, u6
                 cache.tend();
             }
         }
-        if cache.totals().compressed >= wanted {
+        if cache.totals().compressed >= wanted && cache.compression_stats().compressed_items >= HELD_MIN {
             return rounds;
         }
         // The trainer may need the processor.
@@ -192,7 +200,11 @@ fn what_is_hot_is_plain_and_what_does_not_shrink_is_left_alone() {
             if number % 64 == 0 {
                 for hot in &hot {
                     let key = key_of(*hot);
-                    _ = worker.get(cache.hash(&key), &key);
+                    if let Some(hit) = worker.get(cache.hash(&key), &key)
+                        && let Value::Compressed(stored) = hit.value()
+                    {
+                        worker.expand(hit.at, stored);
+                    }
                 }
                 worker.quiesce();
                 cache.tend();
@@ -274,4 +286,37 @@ fn from_flash(worker: &mut Worker, rounds: &HashMap<u64, u64>) -> usize {
         }
     }
     found
+}
+
+#[test]
+fn a_kept_memory_has_compressed_values_and_their_dictionaries() {
+    let Some(files) = Files::new("compress") else { return };
+    let (path, copy) = (files.path("items"), files.path("copy"));
+    let open = |path: &Path| {
+        Cache::new(CacheOptions { keep: Some(path.to_owned()), ..options() }).expect("it can be made")
+    };
+    let cache = open(&path);
+    let mut worker = cache.worker();
+    let rounds = fill(&cache, &mut worker, 10_000);
+    let found = compressed(&worker, &rounds);
+    assert!(found.len() > 1000);
+    // What a process leaves that is killed now.
+    std::fs::copy(&path, &copy).expect("there is room for a copy");
+    let killed = open(&copy);
+    let recovered = killed.recovered().expect("memory is kept");
+    assert_eq!((recovered.lost, recovered.damaged_columns), (0, 0));
+    let mut again = killed.worker();
+    assert_eq!(compressed(&again, &rounds), found);
+    assert_eq!(killed.live_in_columns(), killed.memory_use().items_bytes);
+    // It goes on with the dictionaries that it has.
+    let before = killed.totals().compressed;
+    let rounds_after = fill(&killed, &mut again, before + 10_000);
+    assert!(compressed(&again, &rounds_after).len() > 1000);
+    // A dictionary is damaged: what needs it is lost.
+    drop((again, killed, worker, cache));
+    let file = std::fs::OpenOptions::new().write(true).open(&path).expect("it can be opened");
+    file.write_all_at(b"damage", FIRST_DICTIONARY_AT + 1000).expect("it can be written");
+    let damaged = open(&path);
+    assert!(damaged.recovered().is_some_and(|recovered| recovered.lost > 1000));
+    assert!(compressed(&damaged.worker(), &rounds).len() < found.len());
 }

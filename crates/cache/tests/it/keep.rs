@@ -15,19 +15,19 @@ const SHARED_MEMORY: &str = "/dev/shm";
 const COLUMNS_AT: usize = 4 << 20;
 
 /// Files that go with the test. `None`: this machine has no tmpfs.
-struct Files {
+pub(crate) struct Files {
     folder: PathBuf,
 }
 
 impl Files {
-    fn new(name: &str) -> Option<Files> {
+    pub(crate) fn new(name: &str) -> Option<Files> {
         let folder = Path::new(SHARED_MEMORY).join(format!("larder-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).ok()?;
         check_keep_path(&folder.join("x")).ok()?;
         Some(Files { folder })
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 }

@@ -26,7 +26,7 @@ const VERSION_WITH_PREFIXES: u16 = 3;
 const VERSION_WITH_NOTE: u16 = 4;
 /// Version of a frame with a state that has a note of more than [`NOTE_BYTES`], likewise.
 const VERSION_WITH_LONG_NOTE: u16 = 5;
-/// Room for a note of so many bytes is always left.
+/// Room for a note of 256 bytes is always left.
 pub(crate) const NOTE_BYTES: usize = 256;
 pub(super) const HEADER_BYTES: usize = 64;
 const SUPERBLOCK_BYTES: usize = 96;

@@ -10,6 +10,7 @@
 
 use super::Inner;
 use crate::column::Column;
+use crate::memory_options::DICTIONARIES_MAX;
 use crate::prefetch::prefetch_read;
 use larder_item::{
     Expiry, Extension, HEADER_BYTES, HEADER_WORDS_BYTES, Header, Kind, Location, State, UNIT_BYTES,
@@ -102,10 +103,6 @@ pub struct Compressed<'g> {
     /// All that is stored: the prefix, and what the compressor made of the value.
     pub stored: &'g [u8],
 }
-
-/// Dictionaries have numbers below this one, from 1 on. A file has room for so many of
-/// [`DICTIONARY_BYTES_MAX`](crate::DICTIONARY_BYTES_MAX) in its first 2 MiB.
-pub const DICTIONARIES_MAX: u8 = 32;
 
 impl<'g> Compressed<'g> {
     /// Bytes before the frame.

@@ -22,7 +22,7 @@ enum Twin {
         kind: Kind,
         /// Whether an extension word follows an expiry word.
         has_extension: bool,
-        /// The value is what a compressor made, for a value of so many bytes, with this dictionary.
+        /// The value is what a compressor made: the bytes of the plain one, and the dictionary.
         compressed: Option<(u32, u8)>,
         bytes: u32,
     },

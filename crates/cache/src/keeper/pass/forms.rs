@@ -2,28 +2,28 @@
 //!
 //! What is made of a value is made before its bucket is locked, for nobody should wait for a compressor.
 
-use crate::compression::{Expander, Kinds, VALUE_BYTES_MIN, Way};
+use crate::compression::Expander;
 use crate::counters::Counters;
+use crate::flash_note::FlashNote;
 use crate::item_store::ItemStore;
-use crate::note::FlashNote;
+use crate::keeper::kinds::{Kinds, VALUE_BYTES_MIN, Way};
+use crate::keeper::time_slice::TimeSlice;
+use crate::temperature::Queue;
 use larder_compression::Compressor;
-use larder_item::{Location, State};
-use larder_memory::{Compressed, Item, LAST_ACCESS_STALE_S, NewItem, OpenColumn, Value};
+use larder_item::State;
+use larder_memory::{Compressed, Item, LAST_ACCESS_STALE_S, Value};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// An item with this warmth, after as many reads since a pass last met it, is stored plain; with a lower one than
-/// [`COMPRESSED_BELOW`] compressed. Between the two it stays as it is, so that nothing swings.
-const PLAIN_FROM: u8 = 3;
-const COMPRESSED_BELOW: u8 = 2;
+/// An item of probation with this warmth is hot, for probation is short. Items of the main columns are compressed
+/// however warm they are: a worker writes those plain that are hot (`worker/expand.rs`).
+const HOT_FROM: u8 = 3;
 
 /// How one item is to be written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Form {
     /// As it is.
     Same,
-    /// Plain, from the room for values.
-    Plain,
     /// Compressed, from the room for values.
     Compressed,
 }
@@ -57,39 +57,42 @@ impl Forms {
         }
         let form = self.compress(store, item, Source::Given(value), true, counters);
         let is_right = form == Form::Compressed
-            && store.dictionaries.is_on_flash(Compressed::read(&self.made).dictionary);
+            && store.compression.dictionaries.is_on_flash(Compressed::read(&self.made).dictionary);
         if is_right { form } else { Form::Same }
     }
 
-    /// Takes note of a live item that a pass has met.
-    pub(super) fn meet(&mut self, store: &ItemStore, item: &Item<'_>) {
-        if let Value::Whole(value) = item.value() {
-            self.kinds.meet(store, item.key(), value);
+    /// Takes note of the live items that a pass has met.
+    pub(super) fn meet<'g>(
+        &mut self,
+        store: &ItemStore,
+        slice: &TimeSlice,
+        items: impl Iterator<Item = Item<'g>>,
+    ) {
+        if slice.is_for_writer() {
+            return;
+        }
+        self.kinds.tend(store);
+        for item in items {
+            if let Value::Whole(value) = item.value() {
+                self.kinds.meet(store, item.key(), value);
+            }
         }
     }
 
-    /// How to write an item that stays and had this `warmth`. `has_time` = nobody waits for the pass.
+    /// How to write an item of this queue and warmth that stays. `has_time` = nobody waits for the pass.
     pub(super) fn of(
         &mut self,
         store: &ItemStore,
         item: &Item<'_>,
-        warmth: u8,
+        (queue, warmth): (Queue, u8),
         has_time: bool,
         counters: &Counters,
     ) -> Form {
-        let warmth = if store.index.marks() { warmth } else { by_last_use(store, item) };
         match item.value() {
-            Value::Whole(value) if warmth < COMPRESSED_BELOW && value.len() >= VALUE_BYTES_MIN => {
-                self.compress(store, item, Source::Given(value), has_time, counters)
-            }
-            Value::Compressed(stored) if warmth >= PLAIN_FROM && has_time => {
-                match self.expand(store, stored) {
-                    true => {
-                        std::mem::swap(&mut self.made, &mut self.plain);
-                        counters.expanded.add(1);
-                        Form::Plain
-                    }
-                    false => Form::Same,
+            Value::Whole(value) if value.len() >= VALUE_BYTES_MIN => {
+                match queue == Queue::Probation && is_hot(store, item, warmth) {
+                    true => Form::Same,
+                    false => self.compress(store, item, Source::Given(value), has_time, counters),
                 }
             }
             // No new record should need its dictionary.
@@ -105,7 +108,7 @@ impl Forms {
 
     fn expand(&mut self, store: &ItemStore, stored: Compressed<'_>) -> bool {
         self.plain.clear();
-        self.expander.expand(&store.dictionaries, stored, &mut self.plain)
+        self.expander.expand(&store.compression.dictionaries, stored, &mut self.plain)
     }
 
     fn compress(
@@ -148,20 +151,14 @@ impl Forms {
             }
         }
     }
-
-    /// Places a copy of a record that is to have another form than it had. `item` has its other fields.
-    pub(super) fn place(&self, open: &mut OpenColumn, item: &NewItem<'_>, form: Form) -> Option<Location> {
-        match form {
-            Form::Compressed => open.place_compressed(item, &Compressed::read(&self.made)),
-            Form::Plain | Form::Same => open.place(&NewItem { value: [&self.made, &[]], ..*item }),
-        }
-    }
 }
 
-/// The warmth of an item whose entry has none, by its last use, which is known to a minute.
-fn by_last_use(store: &ItemStore, item: &Item<'_>) -> u8 {
-    let idle_s = item.state().idle_s(store.clock.now_s());
-    if idle_s < 2 * LAST_ACCESS_STALE_S { PLAIN_FROM } else { 0 }
+/// Whether an item of probation is hot. Where entries have no warmth, its last use tells, which is known to a minute.
+fn is_hot(store: &ItemStore, item: &Item<'_>, warmth: u8) -> bool {
+    match store.index.marks() {
+        true => warmth >= HOT_FROM,
+        false => item.state().idle_s(store.clock.now_s()) < 2 * LAST_ACCESS_STALE_S,
+    }
 }
 
 /// Where a value is that is compressed.

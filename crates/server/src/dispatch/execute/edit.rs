@@ -66,7 +66,9 @@ impl Present<'_> {
     fn with_value<R>(&self, f: impl FnOnce(&[u8]) -> R) -> R {
         match self.hit.value() {
             Value::Whole(value) => f(value.get(self.head..).unwrap_or_default()),
-            Value::Compressed(stored) => f(self.worker.expand(stored).get(self.head..).unwrap_or_default()),
+            Value::Compressed(stored) => {
+                f(self.worker.expand(self.hit.at, stored).get(self.head..).unwrap_or_default())
+            }
             Value::Chunked { .. } => {
                 let mut value = Vec::with_capacity(self.length());
                 self.read(&mut value);

@@ -110,7 +110,7 @@ impl Executor {
         match hit.value() {
             Value::Whole(value) => Some((ItemValue::Whole(value), None)),
             Value::Compressed(stored) => {
-                Some((ItemValue::Whole(room.insert(self.worker.expand(stored))), None))
+                Some((ItemValue::Whole(room.insert(self.worker.expand(hit.at, stored))), None))
             }
             Value::Chunked { total, .. } => {
                 let source = ValueSource::Memory(self.worker.begin_large_read(hit)?);

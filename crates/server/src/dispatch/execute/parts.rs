@@ -166,7 +166,7 @@ impl Executor {
         let (value, _charge) = match hit.value() {
             Value::Whole(value) => (value.get(key.head.len()..).unwrap_or_default(), Charge::default()),
             Value::Compressed(stored) => {
-                expanded = self.worker.expand(stored);
+                expanded = self.worker.expand(hit.at, stored);
                 (expanded.get(key.head.len()..).unwrap_or_default(), Charge::default())
             }
             Value::Chunked { .. } => {
@@ -261,7 +261,7 @@ impl Executor {
         match hit.value() {
             Value::Whole(value) => Some(f(value.get(from..from + bytes).unwrap_or_default())),
             Value::Compressed(stored) => {
-                Some(f(self.worker.expand(stored).get(from..from + bytes).unwrap_or_default()))
+                Some(f(self.worker.expand(hit.at, stored).get(from..from + bytes).unwrap_or_default()))
             }
             Value::Chunked { .. } => {
                 let _charge = self.charge(bytes)?;

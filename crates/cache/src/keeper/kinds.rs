@@ -1,16 +1,16 @@
 //! Kinds of values, told apart by what their keys begin with, and which dictionary each has.
 //!
-//! A kind with a large part of what passes meet has a dictionary of its own. All others share one, unless their prefixes
-//! may be those of tenants: the length of what one tenant stores would then tell what others do. While there is room for
-//! one dictionary only, it is the shared one.
+//! A kind with a large part of what passes meet has a dictionary of its own. All others share one, unless their
+//! prefixes may be those of tenants: the length of what one tenant stores would then tell what others do. While there
+//! is room for one dictionary only, it is the shared one.
 //!
 //! A kind whose values do not shrink by a quarter is left alone for longer and longer.
 
-use super::Owned;
-use super::setting::Compress;
-use super::stats::{CompressionStats, DictionaryStats};
 use super::trainer::{Trained, Training};
-use crate::note::FlashNote;
+use crate::compression::Compress;
+use crate::compression::Owned;
+use crate::compression::{CompressionStats, DictionaryStats};
+use crate::flash_note::FlashNote;
 
 use crate::item_store::ItemStore;
 use larder_compression::{DICTIONARY_BYTES_MAX, Dictionary, Samples};
@@ -21,24 +21,31 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Shorter values are not compressed: they have little to save, and clients ask what the shortest look like.
-pub(crate) const VALUE_BYTES_MIN: usize = 64;
-/// A dictionary takes about four times its bytes: they are there for each way, with tables.
-const DICTIONARY_TIMES: u64 = 4;
+pub(super) const VALUE_BYTES_MIN: usize = 64;
+/// A dictionary takes about ten times its bytes: they are there for each way, with tables.
+const DICTIONARY_TIMES: u64 = 10;
 /// Dictionaries take at most this part of the limit, or one is as long as this part of it.
 const LIMIT_SHARE: u64 = 200;
 const LENGTH_SHARE_OF_LIMIT: u64 = 512;
+/// What a training takes while it runs, and the part of the limit that is set aside for it at most: in a small cache
+/// the rest is in what a process takes beside its limit.
+const TRAINING_BYTES: u64 = 12 << 20;
+const TRAINING_SHARE: u64 = 6;
+/// What values are compressed with, and expanded with by each worker.
+const COMPRESSOR_BYTES: u64 = 1 << 20;
+const EXPANDER_BYTES: u64 = 160 << 10;
 /// Numbers that are left for dictionaries that no new record needs.
 const OUTGOING_MAX: usize = 4;
 /// Bytes that are trained from, for each byte of the dictionary; and what is taken of one value at most.
 const SAMPLES_TIMES: usize = 8;
 const SAMPLE_BYTES_MAX: usize = 4 << 10;
-/// One value in so many that could be trained from is.
+/// One value in four that could be trained from is.
 const SAMPLED_SHARE: u32 = 4;
 /// Kinds that are known at once; the smallest ones make room.
 const KINDS_MAX: usize = 256;
 /// A kind with a sixteenth of what was met lately has a dictionary of its own.
 const OWN_SHARE: u64 = 16;
-/// What was met counts by half after so many bytes.
+/// What was met counts by half after 256 MiB.
 const HALVED_AFTER_BYTES: u64 = 256 << 20;
 /// Values that say whether those of a kind shrink, and the fewest of them that have to.
 const TRIES: u32 = 64;
@@ -46,8 +53,8 @@ const SAVED_MIN: u32 = TRIES / 8;
 /// Values of a kind that does not shrink that are left alone the first time; then four times as many, each time.
 const LEFT_ALONE_MIN: u32 = 256;
 const LEFT_ALONE_MAX: u32 = 1 << 20;
-/// The ratio of a dictionary is looked at anew after so many bytes of values. Where it has risen by a fifth, another one
-/// is trained.
+/// The ratio of a dictionary is looked at anew after 8 MiB of values. Where it has risen by a fifth, another one is
+/// trained.
 const RATIO_BYTES: u64 = 8 << 20;
 const RATIO_RISE: f64 = 1.2;
 
@@ -113,9 +120,15 @@ struct Collecting {
     bytes_max: usize,
 }
 
+impl Collecting {
+    fn is_full(&self) -> bool {
+        self.samples.bytes().len() + SAMPLE_BYTES_MAX >= self.bytes_max
+    }
+}
+
 /// The kinds of values, and their dictionaries. The keeper owns it.
 #[derive(Default)]
-pub(crate) struct Kinds {
+pub(super) struct Kinds {
     kinds: HashMap<u64, Kind>,
     met_bytes: u64,
     known: Vec<Known>,
@@ -126,16 +139,18 @@ pub(crate) struct Kinds {
     /// Bytes of values that are met before the shared dictionary is tried anew, after values that did not shrink.
     shared_rests: u64,
     offered: u32,
+    /// The setting that `kinds` were met under.
+    setting: Compress,
     /// When it was last looked which dictionaries are needed.
     looked_s: u32,
 }
 
 impl Kinds {
     /// Those of a store, with the dictionaries that an earlier process has left.
-    pub(crate) fn of(store: &ItemStore, note: Option<Arc<FlashNote>>) -> Kinds {
+    pub(super) fn of(store: &ItemStore, note: Option<Arc<FlashNote>>) -> Kinds {
         let mut kinds = Kinds { note, ..Kinds::default() };
         for number in 1..DICTIONARIES_MAX {
-            if let Some(owned) = store.dictionaries.get(number) {
+            if let Some(owned) = store.compression.dictionaries.get(number) {
                 kinds.know(store, number, owned);
             }
         }
@@ -149,8 +164,8 @@ impl Kinds {
     }
 
     /// The dictionary that a value of this key would be compressed with; `None` = it is left alone.
-    pub(crate) fn choose(&mut self, store: &ItemStore, key: &[u8], value_bytes: usize) -> Option<Choice> {
-        let setting = store.compress.get();
+    pub(super) fn choose(&mut self, store: &ItemStore, key: &[u8], value_bytes: usize) -> Option<Choice> {
+        let setting = store.compression.setting.get();
         if value_bytes < VALUE_BYTES_MIN || key.len() == FOLDED_KEY_BYTES {
             return None;
         }
@@ -161,7 +176,7 @@ impl Kinds {
         if let Compress::Modelled(thousandths) = **setting {
             return Some(Choice { kind, way: Way::Modelled(thousandths) });
         }
-        let number = self.number_for(kind, store.compress.may_share())?;
+        let number = self.number_for(kind, store.compression.setting.may_share())?;
         let known = self.kinds.get_mut(&kind)?;
         if known.leave > 0 {
             known.leave -= 1;
@@ -178,12 +193,12 @@ impl Kinds {
     }
 
     /// Whether new records need this dictionary no more.
-    pub(crate) fn is_outgoing(&self, number: u8) -> bool {
+    pub(super) fn is_outgoing(&self, number: u8) -> bool {
         self.known.iter().any(|known| known.number == number && known.scope == Scope::NOBODY)
     }
 
     /// What came of a choice: the bytes of a value, and those that are stored; `None` = it does not shrink.
-    pub(crate) fn note(&mut self, choice: &Choice, plain_bytes: usize, stored_bytes: Option<usize>) {
+    pub(super) fn note(&mut self, choice: &Choice, plain_bytes: usize, stored_bytes: Option<usize>) {
         if let Some(kind) = self.kinds.get_mut(&choice.kind) {
             kind.note(stored_bytes.is_some());
         }
@@ -203,9 +218,9 @@ impl Kinds {
     }
 
     /// A pass has met a live item with a plain value: it may be trained from.
-    pub(crate) fn meet(&mut self, store: &ItemStore, key: &[u8], value: &[u8]) {
+    pub(super) fn meet(&mut self, store: &ItemStore, key: &[u8], value: &[u8]) {
         let (kind, name) = kind_of(store, key);
-        if !store.compress.get().admits(name) {
+        if !store.compression.setting.get().admits(name) {
             return;
         }
         if self.kinds.len() >= KINDS_MAX && !self.kinds.contains_key(&kind) {
@@ -226,12 +241,11 @@ impl Kinds {
             return;
         }
         let has_own = self.known.iter().any(|known| known.scope == Scope(kind));
-        let Some(collecting) = &mut self.collecting else { return };
+        let Some(collecting) = self.collecting.as_mut().filter(|collecting| !collecting.is_full()) else {
+            return;
+        };
         if collecting.scope == Scope(kind) || collecting.scope == Scope::SHARED && !has_own {
             collecting.samples.offer(value);
-            if collecting.samples.bytes().len() + SAMPLE_BYTES_MAX >= collecting.bytes_max {
-                self.train();
-            }
         }
     }
 
@@ -242,18 +256,26 @@ impl Kinds {
         }
     }
 
-    fn train(&mut self) {
+    /// Begins to train, once there is memory for it.
+    fn train(&mut self, store: &ItemStore) {
         let is_free = |number: &u8| !self.known.iter().any(|known| known.number == *number);
         let number = (1..DICTIONARIES_MAX).find(is_free);
-        if let (Some(number), Some(Collecting { scope, samples, .. })) = (number, self.collecting.take()) {
-            self.training = Training::begin(samples, number, scope.0, self.note.clone());
+        let has_room =
+            store.limits.dictionaries_bytes() >= self.bytes(store) && store.memory.over_limit_slabs() == 0;
+        if has_room && let (Some(number), Some(full)) = (number, self.collecting.take()) {
+            self.training = Training::begin(full.samples, number, full.scope.0, self.note.clone());
         }
+    }
+
+    /// Before flash is closed: waits for a training, which might yet write there.
+    pub(super) fn end_training(&mut self) {
+        _ = self.training.take().map(Training::end);
     }
 
     /// From time to time: takes in a dictionary that was trained, begins to collect for the next one, and forgets those
     /// that no record needs.
-    pub(crate) fn tend(&mut self, store: &ItemStore) {
-        if !store.compress.may_share() {
+    pub(super) fn tend(&mut self, store: &ItemStore) {
+        if !store.compression.setting.may_share() {
             self.known.iter_mut().filter(|known| known.scope == Scope::SHARED).for_each(Known::goes_out);
         }
         if let Some(training) = self.training.take_if(|training| training.is_over()) {
@@ -269,10 +291,22 @@ impl Kinds {
             }
         }
         self.forget_unneeded(store);
-        if !matches!(**store.compress.get(), Compress::Auto | Compress::Only(_)) {
-            self.collecting = None;
-            return;
+        if **store.compression.setting.get() != self.setting {
+            // What was met before says nothing of what will be compressed.
+            self.setting = (**store.compression.setting.get()).clone();
+            (self.collecting, self.met_bytes) = (None, 0);
+            self.kinds.clear();
         }
+        let is_trained = matches!(**store.compression.setting.get(), Compress::Auto | Compress::Only(_));
+        // Where nothing may be evicted, no memory could be taken for it.
+        if !is_trained || !store.leaving.happens() {
+            self.collecting = None;
+            return self.account(store);
+        }
+        if self.collecting.as_ref().is_some_and(Collecting::is_full) {
+            self.train(store);
+        }
+        self.account(store);
         if self.collecting.is_none() && self.training.is_none() {
             self.collecting = self.next_scope(store).map(|scope| {
                 let length = (store.memory.limit_bytes() / LENGTH_SHARE_OF_LIMIT) as usize;
@@ -284,8 +318,8 @@ impl Kinds {
     }
 
     /// Who needs another dictionary most.
-    fn next_scope(&self, store: &ItemStore) -> Option<Scope> {
-        let may_share = store.compress.may_share();
+    fn next_scope(&mut self, store: &ItemStore) -> Option<Scope> {
+        let may_share = store.compression.setting.may_share();
         let length =
             (store.memory.limit_bytes() / LENGTH_SHARE_OF_LIMIT).clamp(1, DICTIONARY_BYTES_MAX as u64);
         let of_limit = store.memory.limit_bytes() / LIMIT_SHARE / (length * DICTIONARY_TIMES);
@@ -313,7 +347,19 @@ impl Kinds {
         // One kind alone needs no dictionary beside the shared one.
         let is_alone =
             may_share && largest.is_some_and(|scope| self.kinds[&scope.0].met_bytes * 8 > self.met_bytes * 7);
-        largest.filter(|_| in_use < most && !is_alone)
+        let largest = largest.filter(|_| !is_alone)?;
+        if in_use >= most {
+            // A kind that is met far less makes room.
+            let met = |scope: Scope| self.kinds.get(&scope.0).map_or(0, |kind| kind.met_bytes);
+            let is_own = |known: &Known| known.scope != Scope::SHARED && known.scope != Scope::NOBODY;
+            let least = (0..self.known.len()).filter(|nth| is_own(&self.known[*nth]));
+            let least = least.min_by_key(|nth| met(self.known[*nth].scope))?;
+            if met(self.known[least].scope) * 2 >= met(largest) {
+                return None;
+            }
+            self.known[least].goes_out();
+        }
+        Some(largest)
     }
 
     fn take_in(&mut self, store: &ItemStore, number: u8, Trained { owned, is_on_flash }: Trained) {
@@ -322,9 +368,9 @@ impl Kinds {
             tracing::warn!("a dictionary cannot be kept ({error}): values of its kind stay plain");
             return;
         }
-        store.dictionaries.set(number, Some(owned.clone()));
+        store.compression.dictionaries.set(number, Some(owned.clone()));
         if is_on_flash {
-            store.dictionaries.lies_on_flash(number);
+            store.compression.dictionaries.lies_on_flash(number);
         }
         self.know(store, number, owned);
         self.account(store);
@@ -345,9 +391,9 @@ impl Kinds {
         self.known.retain(|known| {
             let stays = known.scope != Scope::NOBODY
                 || needed >> known.number & 1 != 0
-                || store.dictionaries.is_on_flash(known.number);
+                || store.compression.dictionaries.is_on_flash(known.number);
             if !stays {
-                store.dictionaries.set(known.number, None);
+                store.compression.dictionaries.set(known.number, None);
             }
             stays
         });
@@ -356,14 +402,29 @@ impl Kinds {
         }
     }
 
-    /// What dictionaries take is not there for columns.
+    /// Bytes of dictionaries, of what values are compressed and expanded with, and of a training that is under way or
+    /// about to begin.
+    fn bytes(&self, store: &ItemStore) -> u64 {
+        let is_used = !self.known.is_empty();
+        let contexts = COMPRESSOR_BYTES + store.counters.workers_max() as u64 * EXPANDER_BYTES;
+        let trains = self.training.is_some() || self.collecting.as_ref().is_some_and(Collecting::is_full);
+        let training = TRAINING_BYTES.min(store.limits.budget().limit_bytes / TRAINING_SHARE);
+        store.compression.dictionaries.bytes()
+            + if is_used { contexts } else { 0 }
+            + if trains { training } else { 0 }
+    }
+
+    /// What all that takes is not there for columns.
     fn account(&self, store: &ItemStore) {
-        store.limits.set_dictionaries_bytes(store.dictionaries.bytes());
-        store.share_out();
+        let bytes = self.bytes(store);
+        if bytes != store.limits.dictionaries_bytes() {
+            store.limits.set_dictionaries_bytes(bytes);
+            store.share_out();
+        }
     }
 
     /// What is known of each dictionary.
-    pub(crate) fn describe(&self) -> CompressionStats {
+    pub(super) fn describe(&self) -> CompressionStats {
         let of = |known: &Known| DictionaryStats {
             number: known.number,
             is_outgoing: known.scope == Scope::NOBODY,
@@ -408,21 +469,21 @@ impl Known {
 }
 
 /// How a value is to be compressed.
-pub(crate) struct Choice {
+pub(super) struct Choice {
     kind: u64,
-    pub(crate) way: Way,
+    pub(super) way: Way,
 }
 
 /// With which dictionary.
-pub(crate) enum Way {
+pub(super) enum Way {
     Dictionary(u8, Arc<Dictionary>),
-    /// None: it is taken for granted that it shrinks to so many thousandths.
+    /// None: it is taken for granted that it shrinks to this number of thousandths.
     Modelled(u16),
 }
 
 /// The kind of the value of a key, as the hash of what stands before the first delimiter; and that itself.
 fn kind_of<'k>(store: &ItemStore, key: &'k [u8]) -> (u64, Option<&'k [u8]>) {
-    let name = memchr(store.compress.delimiter, key).map(|end| &key[..end]);
+    let name = memchr(store.compression.setting.delimiter, key).map(|end| &key[..end]);
     // Small numbers are scopes of another sort.
     (name.map_or(0, |name| store.hasher.hash(name).0 | 1 << 63), name)
 }

@@ -1,12 +1,12 @@
 //! Trains a dictionary on a thread of its own: it takes a tenth of a second or more, and a device may have to write it.
 
-use super::Owned;
-use crate::note::{FlashNote, LyingDictionary};
+use crate::compression::Owned;
+use crate::flash_note::{FlashNote, LyingDictionary};
 use larder_compression::{Compressor, Dictionary, Samples};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-/// One value in so many is not trained from, and says what the dictionary is worth.
+/// One value in 16 is not trained from, and says what the dictionary is worth.
 const HELD_BACK_SHARE: usize = 16;
 
 /// A dictionary that was trained.
