@@ -26,9 +26,9 @@ LINE_CHARACTERS_MAX = 120
 SAFETY_LINES_MAX = 12
 KNOWN = "tests/tidy/known.txt"
 UNSAFE_ALLOWED = ("crates/index/", "crates/memory/", "crates/server/src/io/", "crates/temperature/", "crates/cuda/",
-                  "crates/flash/src/device/")
+                  "crates/flash/src/device/", "crates/compression/src/learn.rs")
 FORBID_NOT_NEEDED = ("crates/index/", "crates/memory/", "crates/server/", "crates/temperature/", "crates/cuda/",
-                     "crates/flash/")
+                     "crates/flash/", "crates/compression/")
 DOCUMENTS = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "LICENSE", "docs/internals/numbers.md",
              "docs/decisions", "tests/transcripts/README.md"]
 TEXT_SUFFIXES = (".rs", ".py", ".md", ".toml", ".txt", ".sh", ".go", ".java", ".js", ".json", ".xml", ".yml", ".yaml",

@@ -195,6 +195,8 @@ impl Levels<'_> {
 pub(crate) struct Demoter {
     flash: Arc<Flash>,
     note: Arc<FlashNote>,
+    /// For compressed values whose dictionaries do not lie on flash. A leaf, as `admission`.
+    expander: Mutex<Expander>,
     is_lazy: bool,
     has_journal: bool,
     /// How long a store waits for a device that is behind, in milliseconds.
@@ -214,6 +216,7 @@ impl Demoter {
         Demoter {
             note: Arc::new(FlashNote::new(level.flash.clone())),
             flash: level.flash,
+            expander: Mutex::default(),
             is_lazy: level.exclusive == Exclusive::Lazy,
             has_journal: level.recover == Recover::Journal,
             wait_max_ms: AtomicU32::new(level.store_wait_max_ms),
@@ -556,7 +559,7 @@ impl Demoter {
                 let mut chunks = ChunkReader::new(guard, first);
                 Cow::Owned(chunks.take(total.min(part_bytes_max)))
             }
-            (None, _) => match whole(store, item) {
+            (None, _) => match self.whole(store, item) {
                 Some(value) => value,
                 None => return Put::Shed,
             },
@@ -586,6 +589,20 @@ impl Demoter {
         (fits && store.compression.dictionaries.is_on_flash(value.dictionary)).then_some(value.stored)
     }
 
+    /// The whole value of an item that has no chunks. `None` = it cannot be expanded.
+    fn whole<'g>(&self, store: &ItemStore, item: &Item<'g>) -> Option<Cow<'g, [u8]>> {
+        match item.value() {
+            Value::Whole(value) => Some(Cow::Borrowed(value)),
+            Value::Compressed(stored) => {
+                let mut value = Vec::new();
+                let mut expander = self.expander.lock().expect("no panic under this lock");
+                let is_read = expander.expand(&store.compression.dictionaries, stored, &mut value);
+                is_read.then_some(Cow::Owned(value))
+            }
+            Value::Chunked { .. } => None,
+        }
+    }
+
     /// Puts the parts of a long value after the first one.
     fn put_parts(&self, store: &ItemStore, guard: &Guard<'_>, hash: KeyHash, item: &Item<'_>) -> Put {
         let part_bytes = self.flash.part_bytes_max();
@@ -595,7 +612,7 @@ impl Demoter {
         match item.value() {
             _ if parts.is_empty() => {}
             Value::Whole(_) | Value::Compressed(_) => {
-                let Some(value) = whole(store, item) else { return Put::Shed };
+                let Some(value) = self.whole(store, item) else { return Put::Shed };
                 for part in parts {
                     let bytes = &value[part * part_bytes..total.min((part + 1) * part_bytes)];
                     if self.flash.put_part(hash, key, cas, part as u32, bytes) == Put::Shed {
@@ -615,19 +632,6 @@ impl Demoter {
             }
         }
         Put::Stored
-    }
-}
-
-/// The whole value of an item that has no chunks. `None` = it cannot be expanded.
-fn whole<'g>(store: &ItemStore, item: &Item<'g>) -> Option<Cow<'g, [u8]>> {
-    match item.value() {
-        Value::Whole(value) => Some(Cow::Borrowed(value)),
-        Value::Compressed(stored) => {
-            let mut value = Vec::new();
-            let is_read = Expander::default().expand(&store.compression.dictionaries, stored, &mut value);
-            is_read.then_some(Cow::Owned(value))
-        }
-        Value::Chunked { .. } => None,
     }
 }
 

@@ -96,7 +96,9 @@ impl FlashNote {
         beside.dictionaries.retain(|other| other.number != dictionary.number);
         beside.dictionaries.push(dictionary);
         let bytes = beside.write();
-        let fits = bytes.len() <= self.flash.note_bytes_max() && self.flash.is_on();
+        // The owner may note more later.
+        let bytes_max = bytes.len() - beside.note.len() + NOTE_BYTES_MAX;
+        let fits = bytes_max <= self.flash.note_bytes_max() && self.flash.is_on();
         if fits {
             self.flash.set_note(&bytes);
         }

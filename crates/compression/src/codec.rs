@@ -175,7 +175,7 @@ mod tests {
             assert_eq!(out, value, "nothing is appended");
         }
         assert!(dictionary.memory_bytes() > dictionary.bytes().len());
-        for none in [&b""[..], b"short", &[0; 100], &dictionary.bytes()[..9]] {
+        for none in [&b""[..], b"short", &[7; 2000], &dictionary.bytes()[..9]] {
             assert!(Dictionary::read(none).is_none());
         }
         assert!(Dictionary::train(&[], &[]).is_none());

@@ -1,5 +1,6 @@
 //! What values of one kind have in common.
 
+use crate::learn::learn;
 use zstd::dict::{DecoderDictionary, EncoderDictionary};
 
 /// The longest dictionary, in bytes.
@@ -11,7 +12,9 @@ pub(crate) const LEVEL: i32 = 3;
 const SAMPLES_SHARE: usize = 8;
 /// The shortest dictionary that is worth its trouble, in bytes.
 const DICTIONARY_BYTES_MIN: usize = 1 << 10;
-/// Where the number of a dictionary stands in it (RFC 8878, section 5).
+/// What a dictionary begins with, and where its number stands in it (RFC 8878, section 5). zstd would take anything
+/// else for the beginning of a text.
+const MAGIC: [u8; 4] = 0xec30_a437_u32.to_le_bytes();
 const NUMBER_AT: std::ops::Range<usize> = 4..8;
 
 /// A dictionary, ready for both ways.
@@ -30,14 +33,13 @@ impl Dictionary {
         if bytes_max < DICTIONARY_BYTES_MIN {
             return None;
         }
-        let bytes = zstd::dict::from_continuous(values, lengths, bytes_max).ok()?;
-        Dictionary::read(&bytes)
+        Dictionary::read(&learn(values, lengths, LEVEL, bytes_max)?)
     }
 
     /// A dictionary that was trained before, from its bytes; `None` = they are none.
     pub fn read(bytes: &[u8]) -> Option<Dictionary> {
         let number = u32::from_le_bytes(bytes.get(NUMBER_AT)?.try_into().ok()?);
-        if bytes.len() > DICTIONARY_BYTES_MAX || number == 0 {
+        if !bytes.starts_with(&MAGIC) || bytes.len() > DICTIONARY_BYTES_MAX || number == 0 {
             return None;
         }
         Some(Dictionary {

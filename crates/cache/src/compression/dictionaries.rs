@@ -47,20 +47,18 @@ impl Dictionaries {
     pub(crate) fn take_in(&self, lying: Vec<LyingDictionary>) {
         for dictionary in lying {
             let number = dictionary.number;
-            if (1..DICTIONARIES_MAX).contains(&number) && self.read(dictionary) {
+            if (1..DICTIONARIES_MAX).contains(&number) {
+                self.read(dictionary);
                 self.lies_on_flash(number);
             }
         }
     }
 
-    fn read(&self, LyingDictionary { number, owner, bytes }: LyingDictionary) -> bool {
-        let read = Dictionary::read(&bytes);
-        if let Some(dictionary) = read.map(Arc::new) {
-            self.set(number, Some(Owned { dictionary, owner }));
-            return true;
+    fn read(&self, LyingDictionary { number, owner, bytes }: LyingDictionary) {
+        match Dictionary::read(&bytes).map(Arc::new) {
+            Some(dictionary) => self.set(number, Some(Owned { dictionary, owner })),
+            None => tracing::warn!("dictionary {number} is damaged: the items that need it are lost"),
         }
-        tracing::warn!("dictionary {number} is damaged: the items that need it are lost");
-        false
     }
 
     /// The dictionary of a number.

@@ -67,6 +67,11 @@ impl CompressSetting {
         self.wanted.load()
     }
 
+    /// Whether anything may be compressed.
+    pub(crate) fn is_on(&self) -> bool {
+        **self.wanted.load() != Compress::Off
+    }
+
     pub(crate) fn set(&self, wanted: Compress) {
         self.wanted.store(Arc::new(wanted));
     }

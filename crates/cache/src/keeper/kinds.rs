@@ -7,11 +7,8 @@
 //! A kind whose values do not shrink by a quarter is left alone for longer and longer.
 
 use super::trainer::{Trained, Training};
-use crate::compression::Compress;
-use crate::compression::Owned;
-use crate::compression::{CompressionStats, DictionaryStats};
+use crate::compression::{Compress, CompressionStats, DictionaryStats, Owned};
 use crate::flash_note::FlashNote;
-
 use crate::item_store::ItemStore;
 use larder_compression::{DICTIONARY_BYTES_MAX, Dictionary, Samples};
 use larder_item::FOLDED_KEY_BYTES;
@@ -29,7 +26,7 @@ const LIMIT_SHARE: u64 = 200;
 const LENGTH_SHARE_OF_LIMIT: u64 = 512;
 /// What a training takes while it runs, and the part of the limit that is set aside for it at most: in a small cache
 /// the rest is in what a process takes beside its limit.
-const TRAINING_BYTES: u64 = 12 << 20;
+const TRAINING_BYTES: u64 = 4 << 20;
 const TRAINING_SHARE: u64 = 6;
 /// What values are compressed with, and expanded with by each worker.
 const COMPRESSOR_BYTES: u64 = 1 << 20;
@@ -256,9 +253,13 @@ impl Kinds {
         }
     }
 
-    /// Begins to train, once there is memory for it.
+    /// Begins to train, once there is memory for it. The number of a dictionary on flash is not given again, even if
+    /// that one is damaged: another one would make wrong values of its records.
     fn train(&mut self, store: &ItemStore) {
-        let is_free = |number: &u8| !self.known.iter().any(|known| known.number == *number);
+        let is_free = |number: &u8| {
+            !self.known.iter().any(|known| known.number == *number)
+                && !store.compression.dictionaries.is_on_flash(*number)
+        };
         let number = (1..DICTIONARIES_MAX).find(is_free);
         let has_room =
             store.limits.dictionaries_bytes() >= self.bytes(store) && store.memory.over_limit_slabs() == 0;

@@ -234,7 +234,8 @@ impl Pass {
             judgement.verdicts.extend(kept);
         }
         let to = MovesTo::of(victim, queue, || is_hot(store, column));
-        let forms_of = (may_evict || victim.is_packed()).then_some(queue);
+        let is_pressed = may_evict || victim.is_packed();
+        let forms_of = (is_pressed && store.compression.setting.is_on()).then_some(queue);
         forms.meet(store, slice, live(met).filter(|_| forms_of.is_some()).map(|at| guard.item(at)));
         let mut settle = Settle {
             levels,
@@ -249,8 +250,7 @@ impl Pass {
             form: Form::Same,
             counters,
         };
-        let mut has_time = false;
-        let mut emptied = Emptied::Yes;
+        let (mut has_time, mut emptied) = (false, Emptied::Yes);
         for (nth, met) in met.iter().enumerate() {
             if nth % RECORDS_PER_LOOK == 0 {
                 // While a writer will soon have to wait, there is no pause.

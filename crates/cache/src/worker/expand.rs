@@ -22,6 +22,7 @@ const SLOTS_LOG2: u32 = 12;
 const HOT_MAX: usize = 16;
 
 /// What a worker expands values with.
+#[derive(Default)]
 pub(super) struct ExpandSide {
     expander: RefCell<Box<Expander>>,
     /// Room for a value, kept for its memory.
@@ -31,18 +32,6 @@ pub(super) struct ExpandSide {
     /// Where hot values are.
     hot: RefCell<Vec<Location>>,
     has_hot: Cell<bool>,
-}
-
-impl Default for ExpandSide {
-    fn default() -> ExpandSide {
-        ExpandSide {
-            expander: RefCell::default(),
-            room: Cell::default(),
-            lately: RefCell::default(),
-            hot: RefCell::default(),
-            has_hot: Cell::new(false),
-        }
-    }
 }
 
 /// A value that was stored compressed. Its room goes back to the worker.

@@ -75,9 +75,14 @@ fn store(worker: &mut Worker, key: &[u8], value: &[u8]) {
 /// Stores all keys, in rounds, until the cache has compressed `wanted` items, and has some thousand of them. Half of
 /// the keys are read, so that probation lets some through. Returns the round of each key.
 fn fill(cache: &Arc<Cache>, worker: &mut Worker, wanted: u64) -> HashMap<u64, u64> {
+    fill_from(0, cache, worker, wanted)
+}
+
+/// The same of the keys from `first` on.
+fn fill_from(first: u64, cache: &Arc<Cache>, worker: &mut Worker, wanted: u64) -> HashMap<u64, u64> {
     let mut rounds = HashMap::new();
     for round in 0..ROUNDS_MAX {
-        for number in 0..KEYS {
+        for number in first..first + KEYS {
             let key = key_of(number);
             store(worker, &key, &value_of(number, round));
             rounds.insert(number, round);
@@ -259,15 +264,20 @@ fn flash_has_compressed_values_that_outlive_the_process() {
     assert!(cache.compression_stats().dictionaries_bytes > 0);
     assert!(from_flash(&mut worker, &rounds) > 1000, "of {before}");
     assert!(cache.totals().flash_hits > 1000);
-    // What lies beside the items is gone: nothing can be expanded, and nothing wrong is answered.
+    // The dictionary is damaged: nothing can be expanded, and its number is given to no other one.
+    let number = cache.compression_stats().dictionaries[0].number;
+    let damaged = [&[0, 0, number][..], &[1; 8], &2000u32.to_le_bytes(), &[7; 2000]].concat();
     drop(worker);
     let flash = cache.flash_tier().expect("there is one").clone();
-    flash.set_note(&[]);
+    flash.set_note(&damaged);
     flash.close().expect("memory does not fail");
     let cache = open();
     let mut worker = cache.worker();
-    from_flash(&mut worker, &rounds);
+    _ = from_flash(&mut worker, &rounds);
     assert!(cache.totals().flash_misses > 1000);
+    fill_from(KEYS, &cache, &mut worker, 10_000);
+    assert!(cache.compression_stats().dictionaries.iter().all(|of| of.number != number));
+    _ = from_flash(&mut worker, &rounds);
 }
 
 /// How many keys flash answers, all of them rightly.

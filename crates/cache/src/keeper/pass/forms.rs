@@ -1,4 +1,4 @@
-//! How a pass writes what it keeps: as it is, compressed, or plain again.
+//! How a pass writes what it keeps, and what leaves for flash: as it is, or compressed.
 //!
 //! What is made of a value is made before its bucket is locked, for nobody should wait for a compressor.
 
@@ -34,8 +34,9 @@ pub(in crate::keeper) struct Forms {
     pub(in crate::keeper) kinds: Kinds,
     compressor: Compressor,
     expander: Expander,
-    /// A plain value, or what one was compressed to.
+    /// What a value was compressed to.
     made: Vec<u8>,
+    /// A value that was expanded.
     plain: Vec<u8>,
 }
 
@@ -56,9 +57,8 @@ impl Forms {
             return Form::Same;
         }
         let form = self.compress(store, item, Source::Given(value), true, counters);
-        let is_right = form == Form::Compressed
-            && store.compression.dictionaries.is_on_flash(Compressed::read(&self.made).dictionary);
-        if is_right { form } else { Form::Same }
+        let may_lie = || store.compression.dictionaries.is_on_flash(Compressed::read(&self.made).dictionary);
+        if form == Form::Compressed && may_lie() { form } else { Form::Same }
     }
 
     /// Takes note of the live items that a pass has met.
