@@ -35,13 +35,13 @@ fi
 
 passed=0
 failed=0
-for target in parser dispatcher structured binary resp; do
+for target in parser dispatcher structured binary resp compressed; do
     corpus=$target_dir/fuzz/corpus/$target
     mkdir -p "$corpus"
     export LARDER_FUZZ_TARGET=$target
     LARDER_FUZZ_WRITE_SEEDS=$corpus "$binary" -runs=1 >/dev/null 2>&1
     output=$target_dir/fuzz/$target.log
-    if "$binary" -max_total_time=$((seconds / 5 + 1)) -seed="${seed:-0}" -max_len=40000 -timeout=20 -rss_limit_mb=4096 \
+    if "$binary" -max_total_time=$((seconds / 6 + 1)) -seed="${seed:-0}" -max_len=40000 -timeout=20 -rss_limit_mb=4096 \
         -print_final_stats=1 -artifact_prefix="$here/failures/$target-" "$corpus" >"$output" 2>&1; then
         passed=$((passed + 1))
         echo "$target: $(sed -n 's/^stat::number_of_executed_units: *//p' "$output") inputs, guided"

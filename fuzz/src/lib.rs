@@ -1,4 +1,4 @@
-//! Fuzz targets for all protocols, and a driver that needs no coverage tool.
+//! Fuzz targets for all protocols and for compressed values, and a driver that needs no coverage tool.
 //!
 //! A [`Target`] takes bytes and panics if something is wrong. [`Bench`] runs targets on a thread of its own, because
 //! dispatchers cannot move between threads. [`seeds`] takes the initial inputs from the transcripts, and [`mutate`]
@@ -6,6 +6,7 @@
 
 mod binary;
 mod choices;
+mod compressed;
 mod dispatching;
 pub mod mutate;
 mod parsing;
@@ -42,6 +43,7 @@ impl Bench {
                         Target::Structured => structured::run(&input, client),
                         Target::Binary => binary::run(&input, client),
                         Target::Resp => resp::run(&input, client),
+                        Target::Compressed => compressed::run(&input),
                     });
                     let result = std::panic::catch_unwind(run).map_err(|panic| {
                         let text = panic.downcast_ref::<String>().cloned();

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const USAGE: &str = "usage: larder-fuzz [--seconds N] [--seed N] \
-                     [--target parser|dispatcher|structured|binary|resp] [FILE ...]";
+                     [--target parser|dispatcher|structured|binary|resp|compressed] [FILE ...]";
 
 #[derive(Default)]
 struct Arguments {

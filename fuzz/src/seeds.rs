@@ -1,4 +1,4 @@
-//! Initial inputs: the requests of the transcripts, packets of every opcode, and commands of RESP.
+//! Initial inputs: the requests of the transcripts, packets of every opcode, commands of RESP, and compressed values.
 
 use crate::mutate::Rng;
 use crate::talk::resp_twin::{encoded, words};
@@ -17,6 +17,7 @@ pub fn of(target: Target) -> Vec<Vec<u8>> {
         Target::Dispatcher => sent.map(|sent| [&[3, 1, 0, 2], &sent[..]].concat()).collect(),
         Target::Binary => crate::binary::seeds(),
         Target::Resp => of_resp(),
+        Target::Compressed => crate::compressed::seeds(),
         Target::Structured => {
             let choices = |seed: u64| {
                 let mut rng = Rng(seed);

@@ -16,12 +16,20 @@ pub enum Target {
     Binary,
     /// RESP: its parser, its dispatcher, and requests compared with a slow twin.
     Resp,
+    /// Compressed values: what comes of damaged ones is as long as it should be, or nothing.
+    Compressed,
 }
 
 impl Target {
     /// All targets.
-    pub const ALL: [Target; 5] =
-        [Target::Parser, Target::Dispatcher, Target::Structured, Target::Binary, Target::Resp];
+    pub const ALL: [Target; 6] = [
+        Target::Parser,
+        Target::Dispatcher,
+        Target::Structured,
+        Target::Binary,
+        Target::Resp,
+        Target::Compressed,
+    ];
 
     /// The name on the command line.
     pub fn name(self) -> &'static str {
@@ -31,6 +39,7 @@ impl Target {
             Target::Structured => "structured",
             Target::Binary => "binary",
             Target::Resp => "resp",
+            Target::Compressed => "compressed",
         }
     }
 

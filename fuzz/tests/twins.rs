@@ -9,7 +9,7 @@ fn replies_are_those_of_the_slow_twins() {
     for seed in 0..200 {
         let mut rng = Rng(seed);
         let input: Vec<u8> = (0..2000).map(|_| rng.random() as u8).collect();
-        for target in [Target::Binary, Target::Resp] {
+        for target in [Target::Binary, Target::Resp, Target::Compressed] {
             bench.run(target, &input).unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
         }
     }
