@@ -216,9 +216,9 @@ impl Limits {
         self.dictionaries_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// What temperature, the curves of namespaces and dictionaries take of what the columns would have.
+    /// What temperature and the curves of namespaces take of what the columns would have.
     pub(crate) fn others_bytes(&self) -> u64 {
-        self.temperature_bytes() + self.curves_bytes() + self.dictionaries_bytes()
+        self.temperature_bytes() + self.curves_bytes()
     }
 }
 

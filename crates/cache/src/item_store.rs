@@ -231,22 +231,26 @@ impl ItemStore {
     /// Gives the columns what the index, the temperature and the curves of namespaces leave of the limit, and what the
     /// connection buffers lend.
     pub(crate) fn share_out(&self) {
-        let budget = self.limits.budget();
+        let (budget, lent) = (self.limits.budget(), self.limits.lent_bytes());
         self.index.set_growth_limit(budget.index_bytes_max() / INDEX_BYTES_PER_BUCKET);
         let others = self.index.bytes() + self.limits.others_bytes();
-        self.memory.set_limit(budget.columns_bytes(others, self.limits.lent_bytes()));
+        let most = budget.columns_bytes(others, lent);
+        let beside = budget.columns_bytes(others + self.limits.dictionaries_bytes(), lent);
+        // A limit that was lowered has dictionaries until their records are gone.
+        self.memory.set_limit(beside.max(self.columns_bytes_min().min(most)));
     }
 
-    /// Whether a limit that is shared out like this leaves columns enough, in whole slabs, for all workers and the
-    /// keeper to go on with.
+    /// Whether a limit that is shared out like this leaves columns enough for all workers and the keeper to go on with.
     pub(crate) fn leaves_columns(&self, budget: &Budget) -> bool {
-        let others = self.index.bytes() + self.limits.others_bytes();
+        budget.columns_bytes(self.index.bytes() + self.limits.others_bytes(), 0) >= self.columns_bytes_min()
+    }
+
+    /// The fewest columns, in whole slabs, that all workers and the keeper can go on with, in bytes.
+    fn columns_bytes_min(&self) -> u64 {
         let per_slab = self.memory.geometry().columns_per_slab as usize;
-        let slabs = (budget.columns_bytes(others, 0) / self.column_bytes()) as usize / per_slab;
         // The keeper has counters, too.
-        slabs * per_slab
-            >= ((self.counters.workers_max() + 1) * COLUMNS_PER_WORKER_MIN + RESERVED_COLUMNS)
-                .max(COLUMNS_MIN)
+        let columns = (self.counters.workers_max() + 1) * COLUMNS_PER_WORKER_MIN + RESERVED_COLUMNS;
+        columns.max(COLUMNS_MIN).next_multiple_of(per_slab) as u64 * self.column_bytes()
     }
 
     /// Counts the bytes of the item at `at` as dead, and returns them. The caller has removed or replaced the item's

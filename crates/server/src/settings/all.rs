@@ -74,7 +74,7 @@ settings! {
         /// What the worth of an item is made of. Default: penalties, and the time that clients wait.
         pub worth: WorthOptions = WorthOptions::default(),
         /// Which values are compressed in memory.
-        pub compress: Compress = Compress::Off,
+        pub compress: Compress = Compress::Auto,
         /// The namespaces that have shares of the memory, counters and longest times to live. Their keys have the name
         /// before the first [`Settings::prefix_delimiter`].
         pub namespaces: Vec<Namespace> = Vec::new(),
