@@ -71,7 +71,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let mut compressor = Compressor::default();
     let mut seed = |which: u8, number: u32| {
         let value = user(number).repeat(1 + number as usize % 9).into_bytes();
-        let known = (which % 4 != 0).then(dictionary);
+        let known = (!which.is_multiple_of(4)).then(dictionary);
         let stored = compressor.compress(&value, known).map_or_else(|| value.clone(), <[u8]>::to_vec);
         let length = (value.len() as u16).to_le_bytes();
         [&[which, 40, number as u8, 0, 0, length[0], length[1], 7], &stored[..]].concat()
