@@ -34,6 +34,7 @@ TEMPERATURES = {
     "hitmap-cuda": "--temperature hitmap --device cuda",
     "hitmap-cpu": "--temperature hitmap --device cpu",
     "entry": "--temperature entry",
+    "hitmap-cuda-1024": "--temperature hitmap --device cuda --device-batch 1024",
     "published-cuda": "--temperature hitmap-published --device cuda",
 }
 # The columns of the tables of `cuda_curve` from the left.
@@ -71,6 +72,8 @@ def all_parts(run):
     found += [
         Part("lines", "Cache lines that workers share, by count (perf c2c)", 30, 10, lines),
         Part("pages", "Kinds of memory pages, with counters of the last-level cache", 60, 10, pages),
+        Part("big-hitmap-cuda-1024", "A full cache: Larder, %s" % TEMPERATURES["hitmap-cuda-1024"], 75, 20,
+             big_larder("hitmap-cuda-1024")),
         Part("big-published-cuda", "A full cache: Larder, %s" % TEMPERATURES["published-cuda"], 75, 20,
              big_larder("published-cuda")),
     ]

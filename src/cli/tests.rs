@@ -115,6 +115,11 @@ fn flags_of_memory_and_limits() {
         s.device.choose("cuda:3").expect("a device");
         s.device.set_managed_memory(true);
     });
+    sets("--temperature hitmap --device cuda --device-batch 4096", |s| {
+        s.temperature = kind("hitmap");
+        s.device.choose("cuda:0").expect("a device");
+        s.device.set_batch_references(4096).expect("a number in range");
+    });
     sets("--worth static --objective requests", |s| {
         (s.worth.mode, s.worth.objective) = (WorthMode::Static, Objective::Requests);
     });

@@ -1,10 +1,10 @@
 //! Random items of the cache, for policies that judge by samples.
 
-use crate::item_store::ItemStore;
+use crate::item_store::{ItemStore, Life};
 use crate::random::Random;
 use crate::temperature::{Resident, Residents};
-use larder_item::Location;
-use larder_memory::{Guard, Item};
+use larder_item::{KeyHash, Location};
+use larder_memory::{ColumnId, Guard, Item, Record};
 
 /// Records that are prefetched together before the first of them is read.
 const PREFETCHED_TOGETHER: usize = 64;
@@ -66,6 +66,19 @@ impl Residents for IndexSampler<'_> {
                 let column = self.store.memory.column_of(at);
                 let hash = self.store.hasher.hash(self.guard.item(at).key());
                 found.push(Resident { hash, column, birth: self.store.memory.column(column).birth() });
+            }
+        }
+    }
+
+    fn of_column(&mut self, column: ColumnId, birth: u64, found: &mut Vec<KeyHash>) {
+        if self.store.memory.column(column).birth() != birth {
+            return;
+        }
+        for (at, record) in self.store.memory.records(&self.guard, column) {
+            if let Record::Item(item) = record
+                && self.store.life(at, &item) == Life::Live
+            {
+                found.push(self.store.hasher.hash(item.key()));
             }
         }
     }

@@ -12,11 +12,15 @@
 //! The host submits a batch and does not wait for it; the batch's page is free again when the device says so. A
 //! lookup waits for the earlier batches by means of an event, and its answer arrives before the next batch is
 //! submitted. No kernel therefore reads what another kernel writes at the same time.
+//!
+//! A submission is a batch with a lookup behind it on the stream "marks", which is not waited for either. Four are
+//! under way at most, each with pages of its own; what does not fit is dropped and counted. Its answer comes with a
+//! later one.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use larder_temperature::{DeviceHitmap, Digest, Hitmap, LineHitmap, Reference};
+use larder_temperature::{Answers, DeviceHitmap, Digest, Hitmap, LineHitmap, Reference};
 
 use crate::context::Context;
 use crate::driver::CudaError;
@@ -26,7 +30,10 @@ use crate::page::Page;
 use crate::shape::{Aging, Layout, Shape};
 use crate::stream::{Event, Stream};
 
+mod flights;
 mod measure;
+
+use flights::{Flight, Flights};
 
 pub use measure::BatchTimes;
 
@@ -41,7 +48,9 @@ const GROWTH_MAX: u64 = 1 << 16;
 const ROWS_MAX: usize = 1 << 20;
 
 /// A hitmap on a CUDA device. Its bits are those of a [`LineHitmap`] or a
-/// [`PublishedHitmap`](larder_temperature::PublishedHitmap) after the same calls.
+/// [`PublishedHitmap`](larder_temperature::PublishedHitmap) after the same calls. A device ages a published map at
+/// once, where the CPU does it piece by piece. Both give the same zones meanwhile, and the same bits when the CPU is
+/// done.
 ///
 /// After its first [`error`](DeviceHitmap::error) it marks nothing and reports every key as cold.
 /// [`ResilientHitmap`](larder_temperature::ResilientHitmap) then continues on the CPU.
@@ -54,7 +63,6 @@ pub struct CudaHitmap {
     cursor: Option<u64>,
     map: DeviceMemory,
     pages: Pages,
-    lookup_page: Page,
     stage: PinnedMemory,
     staged: Event,
     marks: Stream,
@@ -71,15 +79,18 @@ struct Device {
     mode: MemoryMode,
 }
 
-/// Batches use these pages in turn: the host fills one while the device reads the other.
+/// What references, digests and zones travel in.
 struct Pages {
-    pages: [Page; 2],
+    /// Batches use these in turn: the host fills one while the device reads the other.
+    batches: [Page; 2],
     next: usize,
+    lookup: Page,
+    flights: Flights,
 }
 
 impl Pages {
     fn next(&mut self) -> &mut Page {
-        let page = &mut self.pages[self.next];
+        let page = &mut self.batches[self.next];
         self.next = 1 - self.next;
         page
     }
@@ -111,8 +122,12 @@ impl CudaHitmap {
             shape,
             cursor: None,
             map: DeviceMemory::new(&context, shape.bytes(), mode)?,
-            pages: Pages { pages: [page()?, page()?], next: 0 },
-            lookup_page: page()?,
+            pages: Pages {
+                batches: [page()?, page()?],
+                next: 0,
+                lookup: page()?,
+                flights: Flights::new(&context)?,
+            },
             stage: PinnedMemory::new(&context, STAGE_BYTES)?,
             staged: Event::new(&context, false)?,
             marks: Stream::new(&context)?,
@@ -212,11 +227,42 @@ impl CudaHitmap {
         self.marks.record(&page.done)
     }
 
+    /// Takes what has been answered, and submits a batch with a lookup behind it.
+    fn fly(
+        &mut self,
+        references: &[Reference],
+        digests: &[Digest],
+        answers: &mut Answers,
+    ) -> Result<(), CudaError> {
+        let flights = &mut self.pages.flights;
+        flights.land(answers)?;
+        let flight = flights.begin(digests.len(), self.timeout).inspect_err(|_| self.context.abandon())?;
+        let Some(Flight { references: marked, digests: asked, .. }) = flight else { return Ok(()) };
+        let map = (self.shape, &self.map);
+        // Neither page is waited for: what was in them has been answered.
+        let words = references.iter().map(|reference| reference.bits());
+        let count = marked.fill(&self.context, self.timeout, words)?;
+        if count > 0 {
+            self.marks.copy_in(&marked.references, 0, &marked.host, size_of_val(references))?;
+            self.kernels.zones(&self.marks, map, marked, count)?;
+            self.kernels.mark(&self.marks, map, marked, count)?;
+        }
+        self.marks.record(&marked.done)?;
+        let words = digests.iter().map(|digest| digest.bits());
+        let count = asked.fill(&self.context, self.timeout, words)?;
+        if count > 0 {
+            self.marks.copy_in(&asked.references, 0, &asked.host, size_of_val(digests))?;
+            self.kernels.zones(&self.marks, map, asked, count)?;
+            self.marks.copy_out(&mut asked.host, &asked.zones, 0, digests.len())?;
+        }
+        self.marks.record(&asked.done)
+    }
+
     fn look_up(&mut self, digests: &[Digest], zones: &mut Vec<u8>) -> Result<(), CudaError> {
         if digests.is_empty() {
             return Ok(());
         }
-        let page = &mut self.lookup_page;
+        let page = &mut self.pages.lookup;
         let words = digests.iter().map(|digest| digest.bits());
         let count = page.fill(&self.context, self.timeout, words)?;
         self.lookups.copy_in(&page.references, 0, &page.host, digests.len() * size_of::<u32>())?;
@@ -325,6 +371,19 @@ impl Hitmap for CudaHitmap {
         let end = zones.len() + digests.len();
         let _ = self.try_to(|map| map.look_up(digests, zones));
         zones.resize(end, 0);
+    }
+
+    /// Does not wait for the device. After an error what is under way is never answered.
+    fn submit(&mut self, references: &[Reference], digests: &[Digest], answers: &mut Answers) {
+        let _ = self.try_to(|map| map.fly(references, digests, answers));
+    }
+
+    fn is_apart(&self) -> bool {
+        true
+    }
+
+    fn late(&self) -> u64 {
+        self.pages.flights.late()
     }
 
     /// Ages piece by piece with [`Layout::Line`], and all at once otherwise. Does not wait for the device.

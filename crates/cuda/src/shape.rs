@@ -91,8 +91,8 @@ impl Shape {
         (begin, begin + if level > options.levels { first_bytes } else { first_bytes << (level - 1) })
     }
 
-    /// The CPU hitmap with these words. An aging that stands at `cursor` continues there if the layout ages piece
-    /// by piece; otherwise it is completed here.
+    /// The CPU hitmap with these words. An aging of lines that stands at `cursor` continues there; an aging of levels
+    /// is completed here.
     pub(crate) fn on_cpu(self, mut words: Vec<u64>, cursor: Option<u64>) -> Box<dyn Hitmap> {
         let Shape::Published { options, .. } = self else {
             debug_assert_eq!(words.len() % LineHitmap::LINE_WORDS, 0);

@@ -45,18 +45,22 @@ impl Event {
         Ok(Event { context: context.clone(), event })
     }
 
+    /// Whether the stream has reached the event. An event that was never recorded counts as reached.
+    pub(crate) fn is_reached(&self) -> Result<bool, CudaError> {
+        // SAFETY: the event exists for as long as `self` does.
+        match unsafe { (self.context.driver().cuEventQuery)(self.event) } {
+            NOT_READY => Ok(false),
+            code => self.context.driver().check("waiting for the device", code).map(|()| true),
+        }
+    }
+
     /// Waits until the stream has reached the event. An event that was never recorded is not waited for.
     ///
     /// A device that fails may also never answer. The context is then abandoned, and everything that was submitted
     /// to the device stays allocated.
     pub(crate) fn wait(&self, timeout: Duration) -> Result<(), CudaError> {
         let start = Instant::now();
-        loop {
-            // SAFETY: the event exists for as long as `self` does.
-            match unsafe { (self.context.driver().cuEventQuery)(self.event) } {
-                NOT_READY => {}
-                code => return self.context.driver().check("waiting for the device", code),
-            }
+        while !self.is_reached()? {
             let waited = start.elapsed();
             if waited > timeout {
                 self.context.abandon();
@@ -64,6 +68,7 @@ impl Event {
             }
             if waited < YIELD_FOR { std::thread::yield_now() } else { std::thread::sleep(SLEEP) }
         }
+        Ok(())
     }
 
     /// Time from this event to a later one. Both were made with a time and have been reached.

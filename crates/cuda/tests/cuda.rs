@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use larder_cuda::{CudaError, CudaHitmap, Layout, MemoryMode};
 use larder_temperature::{
-    DeviceHitmap, Digest, Hitmap, LineHitmap, PublishedHitmap, PublishedOptions, Reference, ResilientHitmap,
+    Answers, DeviceHitmap, Digest, Hitmap, LineHitmap, PublishedHitmap, PublishedOptions, Reference,
+    ResilientHitmap,
 };
 use libloading::Library;
 use stand_in_driver::{Driver, StandIn, folder, in_child, warnings};
@@ -87,10 +88,12 @@ impl Twin {
         }
     }
 
-    fn words(&self) -> Vec<u64> {
+    /// The words once an aging of levels is over: the device does all of it at once.
+    fn words(&mut self) -> Vec<u64> {
         match self {
             Twin::Line(map) => map.words().to_vec(),
             Twin::Published(map) => {
+                map.age_some(usize::MAX);
                 let counters = map.counters().iter().chain(map.set_counter());
                 counters.flat_map(|counter| counter.words().iter().copied()).collect()
             }
@@ -111,12 +114,17 @@ fn step(random: &mut Random, map: &mut dyn Hitmap, twin: &mut dyn Hitmap, keys: 
     assert_eq!(map.levels(), twin.levels());
     match random.below(20) {
         0 => {
-            map.age();
-            twin.age();
+            // A device has aged its levels by then. The CPU begins no aging while one is in progress.
+            if map.age_some(0) || !twin.age_some(0) {
+                map.age();
+                twin.age();
+            }
         }
         1..4 => {
             let bytes = random.below(1 + twin.bytes_for(0)) as usize;
-            assert_eq!(map.age_some(bytes), twin.age_some(bytes));
+            let more = (map.age_some(bytes), twin.age_some(bytes));
+            // A device ages levels at once, and gives the same zones as the CPU meanwhile.
+            assert!(more.0 == more.1 || !more.0 && !twin.age_some(usize::MAX), "{more:?}");
         }
         4 => {
             let items = random.below(3 * keys);
@@ -256,6 +264,144 @@ fn a_batch_is_not_waited_for() {
         assert!(times.kernels >= Duration::from_millis(39) && times.whole >= times.kernels, "{times:?}");
         return;
     };
+}
+
+/// Submits batches, and knows what each is answered.
+struct Submissions<'a> {
+    map: &'a mut dyn Hitmap,
+    answers: Answers,
+    expected: Answers,
+}
+
+impl Submissions<'_> {
+    fn new(map: &mut dyn Hitmap) -> Submissions<'_> {
+        Submissions { map, answers: Answers::new(), expected: Answers::new() }
+    }
+
+    fn submit(&mut self, references: &[Reference], digests: &[Digest], expected: Vec<u8>) {
+        self.map.submit(references, digests, &mut self.answers);
+        self.expected.push_back(expected);
+    }
+
+    /// Submits nothing until all before it is answered.
+    fn settle(&mut self) {
+        let submitted = self.expected.len();
+        while self.answers.len() < submitted {
+            zones(self.map, &[Digest::from_bits(1)]);
+            self.submit(&[], &[], Vec::new());
+        }
+    }
+}
+
+#[test]
+fn a_submission_is_not_waited_for_and_what_is_too_much_is_dropped() {
+    let Some(log) =
+        in_child("a_submission_is_not_waited_for_and_what_is_too_much_is_dropped", Driver::StandIn, "")
+    else {
+        let stand_in = StandIn::find();
+        for layout in layouts() {
+            let mut random = Random(11);
+            let mut map = CudaHitmap::open(0, layout, 1000, MemoryMode::Explicit).unwrap();
+            let mut twin = Twin::new(layout, 1000);
+            let mut all = Submissions::new(&mut map);
+            // Each of the four grows its pages once: a device frees nothing while it works.
+            for _ in 0..4 {
+                let (references, digests) = (random.references(3000, 3000), random.digests(2000, 3000));
+                twin.map().mark(&references);
+                all.submit(&references, &digests, zones(twin.map(), &digests));
+            }
+            all.settle();
+            for _ in 0..30 {
+                zones(all.map, &[Digest::from_bits(1)]);
+                // No kernel ends meanwhile. Four submissions are under way at most.
+                stand_in.set("hold", 1);
+                let (submitted, late) = (all.expected.len(), all.map.late());
+                for nth in 0..6 {
+                    let (many, few) = (1 + random.below(3000), random.below(2000));
+                    let (references, digests) = (random.references(many, 3000), random.digests(few, 3000));
+                    let mut expected = Vec::new();
+                    if nth < 4 {
+                        twin.map().mark(&references);
+                        twin.map().zones(&digests, &mut expected);
+                    }
+                    all.submit(&references, &digests, expected);
+                }
+                assert_eq!((all.answers.len(), all.map.late() - late), (submitted, 2));
+                stand_in.set("hold", 0);
+                all.settle();
+                let digests = random.digests(500, 3000);
+                assert_eq!(zones(all.map, &digests), zones(twin.map(), &digests));
+            }
+            let Submissions { answers, expected, .. } = all;
+            assert!(expected.iter().zip(&answers).all(|(expected, answer)| expected == answer), "{layout:?}");
+            assert_eq!(map.download().unwrap(), twin.words(), "{layout:?}");
+        }
+        return;
+    };
+    assert_eq!(warnings(&log), [""; 0]);
+}
+
+#[test]
+fn every_submission_is_answered_even_if_the_device_is_lost() {
+    let Some(log) = in_child("every_submission_is_answered_even_if_the_device_is_lost", Driver::StandIn, "")
+    else {
+        let stand_in = StandIn::find();
+        for seed in 0..60 {
+            let mut random = Random(seed);
+            let layout = layouts()[seed as usize % 6];
+            let map = CudaHitmap::open(0, layout, 300, MemoryMode::Explicit).unwrap();
+            let mut map = ResilientHitmap::new(map);
+            let order = ["refuse_launch", "refuse_copy", "refuse_answer"][seed as usize / 6 % 3];
+            stand_in.set(order, 1 + random.below(20) as i64);
+            let (mut answers, mut asked) = (Answers::new(), Vec::new());
+            while map.lost().is_none() {
+                let (many, few) = (random.below(300), 1 + random.below(300));
+                let (references, digests) = (random.references(many, 2000), random.digests(few, 2000));
+                asked.push(digests.len());
+                map.submit(&references, &digests, &mut answers);
+                if random.below(3) == 0 {
+                    // The device may be lost by this call, too.
+                    zones(&mut map, &digests);
+                }
+            }
+            stand_in.set(order, 0);
+            asked.push(1);
+            map.submit(&[], &[Digest::from_bits(7)], &mut answers);
+            assert_eq!(answers.len(), asked.len(), "{order}");
+            for (answer, asked) in answers.iter().zip(&asked) {
+                assert!(answer.is_empty() || answer.len() == *asked, "{} of {asked}", answer.len());
+            }
+            assert!(!map.is_apart() && answers.back().is_some_and(|answer| answer.len() == 1));
+        }
+        return;
+    };
+    assert_eq!(warnings(&log).iter().filter(|line| line.contains(" lost, ")).count(), 60, "{log}");
+}
+
+#[test]
+fn a_device_that_does_not_answer_is_not_waited_for_but_given_up() {
+    let Some(log) =
+        in_child("a_device_that_does_not_answer_is_not_waited_for_but_given_up", Driver::StandIn, "")
+    else {
+        let stand_in = StandIn::find();
+        let mut map = CudaHitmap::open(0, Layout::Line, 1000, MemoryMode::Explicit).unwrap();
+        map.set_timeout(Duration::from_millis(20));
+        let mut map = ResilientHitmap::new(map);
+        stand_in.set("hold", 1);
+        let mut random = Random(3);
+        let (mut answers, mut submitted) = (Answers::new(), 0);
+        while map.lost().is_none() {
+            map.submit(&random.references(100, 1000), &random.digests(100, 1000), &mut answers);
+            submitted += 1;
+        }
+        assert_eq!(answers.len(), submitted, "the CPU answers the last one, nobody the others");
+        assert!(answers.iter().rev().skip(1).all(Vec::is_empty) && answers[submitted - 1].len() == 100);
+        assert_eq!(map.late(), submitted as u64 - 5);
+        stand_in.set("hold", 0);
+        return;
+    };
+    let [late, lost] = warnings(&log)[..] else { panic!("{log}") };
+    assert!(late.contains("CUDA device is late: ") && lost.contains("CUDA device lost, "), "{log}");
 }
 
 #[test]
@@ -516,7 +662,8 @@ fn growth_takes_the_old_and_the_new_map() {
                 map.age();
                 twin.map().age();
                 let bytes = map.bytes_for(0) / 2 + 10;
-                assert_eq!(map.age_some(bytes as usize), twin.map().age_some(bytes as usize));
+                let more = (map.age_some(bytes as usize), twin.map().age_some(bytes as usize));
+                assert_eq!(more, (layout == Layout::Line, true), "a device ages levels at once");
                 map.grow(items);
                 twin.map().grow(items);
                 assert!(map.error().is_none(), "{map:?}");

@@ -321,6 +321,7 @@ impl Watch {
         let make = HitmapMaker {
             make: Box::new(move |_| Box::new(made.clone())),
             bytes_for: Box::new(move |_| bytes),
+            batch_references: 0,
         };
         let watched = Watched {
             inner: Published::with_options(make, catalyst.policy),

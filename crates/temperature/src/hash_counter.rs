@@ -4,6 +4,7 @@
 //! Keys are given as their mixed bits, see [`crate::mix()`].
 
 use crate::prefetch::prefetch;
+use std::ops::Range;
 
 /// Bits of the smallest counter: one cache line.
 pub const COUNTER_BITS_MIN: u64 = 512;
@@ -55,9 +56,14 @@ impl HashCounter {
         &self.words
     }
 
+    /// Bits of a key in the array.
+    pub(crate) fn hash_bits(&self) -> u8 {
+        self.hash_bits
+    }
+
     /// The `nth` bit of a key: the index of its word, and the bit in the word.
     #[inline(always)]
-    fn word_and_bit(&self, mixed: u64, nth: u8) -> (usize, u64) {
+    pub(crate) fn word_and_bit(&self, mixed: u64, nth: u8) -> (usize, u64) {
         let position = mixed.rotate_left(TURN * u32::from(nth)) & (self.bits() - 1);
         ((position / WORD_BITS) as usize, 1 << (position % WORD_BITS))
     }
@@ -66,9 +72,15 @@ impl HashCounter {
     #[inline]
     pub fn mark(&mut self, mixed: u64) {
         for nth in 0..self.hash_bits {
-            let (word, bit) = self.word_and_bit(mixed, nth);
-            self.words[word] |= bit;
+            self.mark_one(mixed, nth);
         }
+    }
+
+    /// Sets the `nth` bit of a key.
+    #[inline]
+    pub(crate) fn mark_one(&mut self, mixed: u64, nth: u8) {
+        let (word, bit) = self.word_and_bit(mixed, nth);
+        self.words[word] |= bit;
     }
 
     /// Whether all bits of a key are set.
@@ -91,12 +103,12 @@ impl HashCounter {
         }
     }
 
-    /// Replaces its own bits by the fold of `upper`: low half OR high half (Catalyst, Fig. 4). A key that was
-    /// marked in `upper` is then marked here.
+    /// Replaces these of its own words by those of the fold of `upper`: low half OR high half (Catalyst, Fig. 4). When
+    /// all words are replaced, a key that was marked in `upper` is marked here.
     ///
     /// # Panics
-    /// Unless `upper` is twice as long and its keys have as many bits.
-    pub fn become_fold_of(&mut self, upper: &HashCounter) {
+    /// Unless `upper` is twice as long, its keys have as many bits, and there are such words.
+    pub fn become_fold_of(&mut self, upper: &HashCounter, words: Range<usize>) {
         assert_eq!(
             (2 * self.words.len(), self.hash_bits),
             (upper.words.len(), upper.hash_bits),
@@ -104,7 +116,8 @@ impl HashCounter {
         );
         assert!(!self.words.is_empty(), "one word has no half");
         let (low, high) = upper.words.split_at(self.words.len());
-        for ((word, low), high) in self.words.iter_mut().zip(low).zip(high) {
+        let (low, high) = (&low[words.clone()], &high[words.clone()]);
+        for ((word, low), high) in self.words[words].iter_mut().zip(low).zip(high) {
             *word = low | high;
         }
     }
@@ -114,8 +127,16 @@ impl HashCounter {
     /// # Panics
     /// Unless both counters have the same shape.
     pub fn or(&mut self, other: &HashCounter) {
+        self.or_words(other, 0..self.words.len());
+    }
+
+    /// Sets the bits of these words that are set in `other`.
+    ///
+    /// # Panics
+    /// Unless both counters have the same shape, and there are such words.
+    pub(crate) fn or_words(&mut self, other: &HashCounter, words: Range<usize>) {
         assert_eq!((self.words.len(), self.hash_bits), (other.words.len(), other.hash_bits), "two shapes");
-        for (word, other) in self.words.iter_mut().zip(&other.words) {
+        for (word, other) in self.words[words.clone()].iter_mut().zip(&other.words[words]) {
             *word |= other;
         }
     }
@@ -129,6 +150,11 @@ impl HashCounter {
     /// Sets all bits to 0.
     pub fn clear(&mut self) {
         self.words.fill(0);
+    }
+
+    /// Sets the bits of these words to 0.
+    pub(crate) fn clear_words(&mut self, words: Range<usize>) {
+        self.words[words].fill(0);
     }
 }
 
@@ -150,7 +176,7 @@ mod tests {
     /// The counter in half its size.
     fn fold(counter: &HashCounter) -> HashCounter {
         let mut half = HashCounter::from_words(vec![0; counter.words().len() / 2], counter.hash_bits);
-        half.become_fold_of(counter);
+        half.become_fold_of(counter, 0..counter.words().len() / 2);
         half
     }
 

@@ -1,6 +1,11 @@
 //! What every hitmap can do, wherever its bits are.
 
 use crate::reference::{Digest, Reference};
+use std::collections::VecDeque;
+
+/// Zones that [`Hitmap::submit`] was asked for, in the order of the calls. Where they never will be known, because the
+/// device was late or was lost, the place is empty.
+pub type Answers = VecDeque<Vec<u8>>;
 
 /// How often keys were accessed recently, counted in levels of hash counters (Catalyst, section 3.1).
 ///
@@ -9,8 +14,8 @@ use crate::reference::{Digest, Reference};
 ///   bits as a single thread. A key that occurs twice in a batch climbs one level. With batches of one reference
 ///   this is Catalyst's Algorithm 2.
 /// * **No false negatives.** Without an aging, a key that was marked in `n` batches is in zone `min(n, levels)` or
-///   higher. Each aging lowers this bound by one. An aging that is done piece by piece also lowers it for some of
-///   the marks made meanwhile. A key may be in a higher zone than it earned, because keys share bits.
+///   higher. Each aging lowers this bound by one. An aging that is done piece by piece may also lower it for some
+///   of the marks made meanwhile. A key may be in a higher zone than it earned, because keys share bits.
 pub trait Hitmap: Send {
     /// Marks the keys of a batch. Each key is marked in the lowest level in which it is not marked yet. A map with
     /// a set counter also marks each stored key there that was in no level.
@@ -18,6 +23,27 @@ pub trait Hitmap: Send {
 
     /// Appends the zone of each key, in order: from 0 (cold) to [`Hitmap::levels`] (hot).
     fn zones(&mut self, digests: &[Digest], zones: &mut Vec<u8>);
+
+    /// Marks the keys of a batch, and then looks up `digests`, in one submission that is not waited for (Catalyst,
+    /// section 3.2.2). A map on the CPU appends the zones to `answers` at once. A device appends those of earlier
+    /// submissions that are known by now, and nothing of this one. Where too many submissions are under way, this one
+    /// comes to nothing: its marks are lost and its answer is empty.
+    fn submit(&mut self, references: &[Reference], digests: &[Digest], answers: &mut Answers) {
+        self.mark(references);
+        let mut zones = Vec::with_capacity(digests.len());
+        self.zones(digests, &mut zones);
+        answers.push_back(zones);
+    }
+
+    /// Whether [`Hitmap::zones`] waits for another processor, and answers come later than they were asked for.
+    fn is_apart(&self) -> bool {
+        false
+    }
+
+    /// Submissions that came to nothing because the device was late.
+    fn late(&self) -> u64 {
+        0
+    }
 
     /// Begins an aging (rolling compaction; Catalyst, Algorithm 1), which moves every key one zone down. A map that
     /// ages piece by piece continues in [`Hitmap::age_some`]. While an aging is in progress the call changes

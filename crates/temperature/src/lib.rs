@@ -27,7 +27,7 @@ mod shadows;
 pub use arm::{Arm, Cooling, Return, Round, WARMTH_MAX};
 pub use ghost::Ghost;
 pub use hash_counter::{COUNTER_BITS_MIN, HASH_BITS_MAX, HashCounter};
-pub use hitmap::{DeviceHitmap, Hitmap};
+pub use hitmap::{Answers, DeviceHitmap, Hitmap};
 pub use line::LineHitmap;
 pub use mix::mix;
 pub use published::{LEVELS_MAX, PublishedHitmap, PublishedOptions};

@@ -9,12 +9,16 @@
 //! ```
 //!
 //! All levels use the same hash values of a key. An aging therefore moves each level one down as `low half OR high
-//! half` (Fig. 4).
+//! half` (Fig. 4). It is done piece by piece; meanwhile the map answers as if the whole aging were done.
 
 use crate::hash_counter::{COUNTER_BITS_MIN, HASH_BITS_MAX, HashCounter};
 use crate::hitmap::Hitmap;
 use crate::mix::mix;
 use crate::reference::{Digest, Reference};
+use aging::{AgedLevel, Aging, STRIPE_BITS, fold};
+use std::ops::Range;
+
+mod aging;
 
 /// Most levels a map can have.
 pub const LEVELS_MAX: u8 = 6;
@@ -80,7 +84,30 @@ pub struct PublishedHitmap {
     options: PublishedOptions,
     levels: Vec<HashCounter>,
     set_counter: Option<HashCounter>,
+    /// The aging in progress.
+    aging: Option<Aging>,
     scratch: Scratch,
+}
+
+/// What a key is looked for in.
+trait Level {
+    /// Prefetches the bits of a key.
+    fn prefetch(&self, mixed: u64);
+
+    /// Whether all bits of a key are set.
+    fn is_marked(&self, mixed: u64) -> bool;
+}
+
+impl Level for &HashCounter {
+    #[inline(always)]
+    fn prefetch(&self, mixed: u64) {
+        HashCounter::prefetch(self, mixed);
+    }
+
+    #[inline(always)]
+    fn is_marked(&self, mixed: u64) -> bool {
+        HashCounter::is_marked(self, mixed)
+    }
 }
 
 /// Buffers for one batch, kept to be reused.
@@ -103,7 +130,7 @@ impl PublishedHitmap {
             .map(|level| HashCounter::new(first_bits << level, options.hash_bits))
             .collect();
         let set_counter = options.set_counter.then(|| HashCounter::new(first_bits, options.hash_bits));
-        PublishedHitmap { options, levels, set_counter, scratch: Scratch::default() }
+        PublishedHitmap { options, levels, set_counter, aging: None, scratch: Scratch::default() }
     }
 
     /// A map with the bits of another one, from level 1 upward.
@@ -127,23 +154,81 @@ impl PublishedHitmap {
             assert_eq!(counter.bits(), first_bits << level, "bits of level {}", level + 1);
         }
         assert!(set_counter.as_ref().is_none_or(|set| set.bits() == first_bits), "bits of the set counter");
-        PublishedHitmap { options, levels, set_counter, scratch: Scratch::default() }
+        PublishedHitmap { options, levels, set_counter, aging: None, scratch: Scratch::default() }
     }
 
-    /// The hash counters, from level 1 upward.
+    /// The hash counters, from level 1 upward. While an aging is in progress their bits mean something only to the map
+    /// itself: some are those before the aging.
     pub fn counters(&self) -> &[HashCounter] {
         &self.levels
     }
 
-    /// The set counter, if there is one.
+    /// The set counter, if there is one. As [`PublishedHitmap::counters`] while an aging is in progress.
     pub fn set_counter(&self) -> Option<&HashCounter> {
         self.set_counter.as_ref()
     }
 
+    /// Appends the zones of the keys.
+    fn judge<T: Copy>(&mut self, of: &[T], digest: impl Fn(T) -> Digest, zones: &mut Vec<u8>) {
+        let Some(aging) = &self.aging else {
+            return self.scratch.judge(of, digest, zones, self.levels.iter());
+        };
+        let above = self.levels.iter().skip(1).map(Some).chain([None]);
+        let set_counter = std::iter::once(self.set_counter.as_ref()).chain(std::iter::repeat(None));
+        let levels = self.levels.iter().zip(above).zip(set_counter);
+        let aged = |((level, above), set_counter)| AgedLevel { aging, level, above, set_counter };
+        self.scratch.judge(of, digest, zones, levels.map(aged));
+    }
+
+    /// Marks a key in a level, counted from 0, of the map as the aging in progress leaves it.
+    ///
+    /// A stripe that is not folded yet will have in this level what it has in the level above now. Above the top level
+    /// there is none, and the aging would take away what is in the set counter: for these the stripe is folded first.
+    fn mark_while_aging(&mut self, reference: Reference, level: usize) {
+        if level == self.levels.len() {
+            return;
+        }
+        let mixed = mix(reference.digest());
+        let is_stored = level == 0 && reference.is_store() && self.set_counter.is_some();
+        for nth in 0..self.options.hash_bits {
+            let (word, _) = self.levels[level].word_and_bit(mixed, nth);
+            let place = match self.aging.as_ref().and_then(|aging| aging.unfolded(word)) {
+                None => level,
+                Some(_) if level + 1 < self.levels.len() && !is_stored => level + 1,
+                Some(stripe) => {
+                    self.fold(stripe..stripe + 1);
+                    level
+                }
+            };
+            self.levels[place].mark_one(mixed, nth);
+            if is_stored && let Some(set) = &mut self.set_counter {
+                set.mark_one(mixed, nth);
+            }
+        }
+    }
+
+    /// Folds stripes that are not folded yet. With the last ones the aging is over.
+    fn fold(&mut self, stripes: Range<usize>) {
+        fold(&mut self.levels, self.set_counter.as_mut(), stripes.clone());
+        if let Some(aging) = &mut self.aging
+            && aging.note(stripes)
+        {
+            self.aging = None;
+        }
+    }
+}
+
+impl Scratch {
     /// Appends the zones of the keys. The work goes level by level: few keys still climb above level 1, and on
     /// every level the lines are prefetched before they are needed.
-    fn judge<T: Copy>(&mut self, of: &[T], digest: impl Fn(T) -> Digest, zones: &mut Vec<u8>) {
-        let Scratch { mixed, climbing, .. } = &mut self.scratch;
+    fn judge<T: Copy>(
+        &mut self,
+        of: &[T],
+        digest: impl Fn(T) -> Digest,
+        zones: &mut Vec<u8>,
+        levels: impl Iterator<Item = impl Level> + Clone,
+    ) {
+        let Scratch { mixed, climbing, .. } = self;
         for chunk in of.chunks(CHUNK) {
             let first = zones.len();
             zones.resize(first + chunk.len(), 0);
@@ -152,7 +237,7 @@ impl PublishedHitmap {
             mixed.extend(chunk.iter().map(|&one| mix(digest(one))));
             climbing.clear();
             climbing.extend(0..chunk.len() as u16);
-            for level in &self.levels {
+            for level in levels.clone() {
                 climbing.iter().take(AHEAD).for_each(|&one| level.prefetch(mixed[usize::from(one)]));
                 let mut left = 0;
                 for at in 0..climbing.len() {
@@ -176,7 +261,12 @@ impl Hitmap for PublishedHitmap {
         let mut zones = std::mem::take(&mut self.scratch.zones);
         zones.clear();
         self.judge(references, Reference::digest, &mut zones);
+        let is_aging = self.aging.is_some();
         for (reference, &zone) in references.iter().zip(&zones) {
+            if is_aging {
+                self.mark_while_aging(*reference, usize::from(zone));
+                continue;
+            }
             let Some(level) = self.levels.get_mut(usize::from(zone)) else { continue };
             let mixed = mix(reference.digest());
             level.mark(mixed);
@@ -191,28 +281,31 @@ impl Hitmap for PublishedHitmap {
         self.judge(digests, |digest| digest, zones);
     }
 
-    /// Does the whole aging at once, as published. The bits of a key are spread over the map. A mark made between
-    /// two pieces of an aging could therefore be lost with those of its bits that are aged later.
+    /// From now on the map answers as if the whole aging were done. A mark made while the aging is in progress is not
+    /// lost with it.
     fn age(&mut self) {
-        for upper in 1..self.levels.len() {
-            let (below, above) = self.levels.split_at_mut(upper);
-            below[upper - 1].become_fold_of(&above[0]);
-        }
-        let (top, rest) = self.levels.split_last_mut().expect("at least one level");
-        top.clear();
-        if let Some(set) = &mut self.set_counter {
-            rest.first_mut().unwrap_or(top).or(set);
-            set.clear();
-        }
+        self.aging.get_or_insert_with(|| Aging::begun(&self.levels[0]));
     }
 
-    fn age_some(&mut self, _bytes: usize) -> bool {
-        false
+    /// Folds as many stripes as `bytes` bytes of the map are. In a map of four levels with a set counter a stripe is
+    /// 1 KiB. With less than a stripe the call only returns whether an aging is in progress.
+    fn age_some(&mut self, bytes: usize) -> bool {
+        let mut stripes = bytes / self.options.bytes(STRIPE_BITS) as usize;
+        while stripes > 0
+            && let Some(aging) = &mut self.aging
+        {
+            let some = aging.next_stripes(stripes);
+            stripes -= some.len();
+            self.fold(some);
+        }
+        self.aging.is_some()
     }
 
+    /// An aging in progress is completed before the map grows.
     fn grow(&mut self, items: u64) {
         let first_bits = self.options.first_bits_for(items);
         while self.levels[0].bits() < first_bits {
+            self.age_some(usize::MAX);
             self.levels.iter_mut().chain(&mut self.set_counter).for_each(HashCounter::double);
         }
     }

@@ -1,6 +1,6 @@
 //! A hitmap that survives the failure of its device.
 
-use crate::hitmap::{DeviceHitmap, Hitmap};
+use crate::hitmap::{Answers, DeviceHitmap, Hitmap};
 use crate::reference::{Digest, Reference};
 
 /// A hitmap on a device `D` that moves to the CPU at the device's first failure and stays there.
@@ -11,6 +11,10 @@ use crate::reference::{Digest, Reference};
 #[derive(Debug)]
 pub struct ResilientHitmap<D: DeviceHitmap> {
     processor: Processor<D>,
+    /// Submissions without an answer.
+    under_way: usize,
+    /// Those that came to nothing because the device was late.
+    late: u64,
 }
 
 /// Which processor has the map.
@@ -31,7 +35,7 @@ impl<D: DeviceHitmap + std::fmt::Debug> std::fmt::Debug for Processor<D> {
 impl<D: DeviceHitmap> ResilientHitmap<D> {
     /// Runs on `device` until the device fails.
     pub fn new(device: D) -> ResilientHitmap<D> {
-        ResilientHitmap { processor: Processor::Device(Box::new(device)) }
+        ResilientHitmap { processor: Processor::Device(Box::new(device)), under_way: 0, late: 0 }
     }
 
     /// The failure that moved the map to the CPU, if there was one.
@@ -89,6 +93,30 @@ impl<D: DeviceHitmap> Hitmap for ResilientHitmap<D> {
             zones.truncate(begin);
             self.map_mut().zones(digests, zones);
         }
+    }
+
+    fn submit(&mut self, references: &[Reference], digests: &[Digest], answers: &mut Answers) {
+        let known = answers.len();
+        if self.on_device(|device| device.submit(references, digests, answers)).is_none() {
+            // What was under way on a device that is lost is never answered.
+            let unanswered = self.under_way - (answers.len() - known);
+            answers.extend(std::iter::repeat_n(Vec::new(), unanswered));
+            self.map_mut().submit(references, digests, answers);
+        }
+        self.under_way = self.under_way + 1 - (answers.len() - known);
+        let late = self.late.max(self.map().late());
+        if self.late == 0 && late > 0 {
+            tracing::warn!("{} is late: the hitmap misses references", D::KIND);
+        }
+        self.late = late;
+    }
+
+    fn is_apart(&self) -> bool {
+        self.map().is_apart()
+    }
+
+    fn late(&self) -> u64 {
+        self.late
     }
 
     fn age(&mut self) {

@@ -34,6 +34,11 @@ impl ColumnQueue {
         self.0.push_front((column, birth));
     }
 
+    /// The first columns, and their birth numbers.
+    pub(super) fn first(&self, count: usize) -> impl Iterator<Item = (ColumnId, u64)> + '_ {
+        self.0.iter().take(count).copied()
+    }
+
     /// How many columns are queued.
     pub(super) fn len(&self) -> usize {
         self.0.len()

@@ -17,15 +17,16 @@ use super::column_queue::LOOK_AHEAD_COLUMNS;
 use super::keep_limit::keep_within;
 use super::policy::{Judged, Queue, Resident, Residents, Temperature, TemperatureStats, Verdict};
 use super::sweep::Sweep;
-use super::warmth_record::WarmthRecord;
+use super::warmth_record::{COLUMNS_AHEAD, UNKNOWN_LEVEL, WarmthRecord, look_ahead};
 use crate::ranking::{Candidate, CheapestSparse, Sparse};
 use larder_allocation::ColumnBounds;
 use larder_cuda::{CudaHitmap, Layout, MemoryMode};
+use larder_item::KeyHash;
 use larder_memory::ColumnId;
 use larder_temperature::{
-    Arm, Digest, Hitmap, LineHitmap, PublishedHitmap, PublishedOptions, Reference, ResilientHitmap,
+    Answers, Arm, Digest, Hitmap, LineHitmap, PublishedHitmap, PublishedOptions, Reference, ResilientHitmap,
 };
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
 
 /// The name of the policy with one-line hitmaps.
@@ -48,13 +49,26 @@ pub(super) fn published(device: Device) -> Box<dyn Temperature> {
 /// The arms with a hitmap. Its zones are not counts of reads since an item came, so only the share varies.
 const ARMS: [Arm; 3] = [Arm::of_share(0.1), Arm::of_share(0.4), Arm::of_share(0.8)];
 
-/// Which processor keeps a hitmap (`--device`, `--device-managed-memory`). The default is the CPU.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+/// References of a batch for a device, if nothing else is said: about as many as in the paper (section 4.2).
+const BATCH_REFERENCES: u32 = 10_000;
+/// Digests whose zones are remembered for a column that goes, twice; and columns that were asked for lately.
+const ZONES_REMEMBERED: usize = 1 << 16;
+const COLUMNS_REMEMBERED: usize = 256;
+
+/// Which processor keeps a hitmap (`--device`, `--device-managed-memory`, `--device-batch`). The default is the CPU.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Device {
     /// The number of a CUDA device, from 0 on. `None`: the keeper's thread does the work. It does so too where there is
     /// no such device, or when the device fails.
     cuda: Option<u32>,
     has_managed_memory: bool,
+    batch_references: u32,
+}
+
+impl Default for Device {
+    fn default() -> Device {
+        Device { cuda: None, has_managed_memory: false, batch_references: BATCH_REFERENCES }
+    }
 }
 
 impl Device {
@@ -72,6 +86,11 @@ impl Device {
         Ok(())
     }
 
+    /// Chooses the processor that `other` is.
+    pub fn choose_as(&mut self, other: Device) {
+        self.cuda = other.cuda;
+    }
+
     /// Whether it is another processor than the CPU.
     pub fn is_apart(self) -> bool {
         self.cuda.is_some()
@@ -80,6 +99,23 @@ impl Device {
     /// Whether a hitmap on a CUDA device lies in managed memory, which the driver moves between device and host.
     pub fn has_managed_memory(self) -> bool {
         self.has_managed_memory
+    }
+
+    /// References that a CUDA device is handed together, at least.
+    pub fn batch_references(self) -> u32 {
+        self.batch_references
+    }
+
+    /// Hands a CUDA device this number of references together.
+    ///
+    /// # Errors
+    /// It is 0, or above a million.
+    pub fn set_batch_references(&mut self, references: u32) -> Result<(), String> {
+        if !(1..=1_000_000).contains(&references) {
+            return Err("expected 1 to 1000000 references".to_owned());
+        }
+        self.batch_references = references;
+        Ok(())
     }
 
     /// Asks for managed memory, or not.
@@ -103,6 +139,8 @@ pub struct HitmapMaker {
     pub make: Box<dyn Fn(u64) -> Box<dyn Hitmap> + Send>,
     /// Bytes of main memory that a hitmap for this number of items takes.
     pub bytes_for: Box<dyn Fn(u64) -> u64 + Send>,
+    /// References that the hitmap is handed together, at least.
+    pub batch_references: usize,
 }
 
 impl HitmapMaker {
@@ -111,6 +149,7 @@ impl HitmapMaker {
         HitmapMaker {
             make: Box::new(|items| Box::new(LineHitmap::for_items(items))),
             bytes_for: Box::new(LineHitmap::bytes_for_items),
+            batch_references: 0,
         }
     }
 
@@ -119,6 +158,7 @@ impl HitmapMaker {
         HitmapMaker {
             make: Box::new(move |items| Box::new(PublishedHitmap::for_items(items, options))),
             bytes_for: Box::new(move |items| options.bytes_for(items)),
+            batch_references: 0,
         }
     }
 
@@ -136,7 +176,7 @@ impl HitmapMaker {
                 return self;
             }
         }
-        let HitmapMaker { make, mut bytes_for } = self;
+        let HitmapMaker { make, mut bytes_for, .. } = self;
         if !device.has_managed_memory {
             bytes_for = Box::new(|_| 0);
         }
@@ -149,19 +189,82 @@ impl HitmapMaker {
                 }
             }),
             bytes_for,
+            batch_references: device.batch_references as usize,
         }
     }
 }
 
-/// A hitmap that is made when the number of items is known.
+/// A hitmap that is made when the number of items is known. It is told and asked in batches, and never waited for: one
+/// on a device answers a batch later.
 pub(super) struct LazyHitmap {
     maker: HitmapMaker,
     made: Option<Box<dyn Hitmap>>,
+    /// References of the next batch.
+    gathered: Vec<Reference>,
+    answers: Answers,
+    ahead: Ahead,
+}
+
+/// Zones of the items of columns that will go soon, from a device.
+#[derive(Default)]
+struct Ahead {
+    /// Birth numbers of columns that were asked for lately.
+    columns: VecDeque<u64>,
+    /// What the next batch asks for.
+    digests: Vec<Digest>,
+    /// For each batch under way, how many digests of a sample it asks for, and the digests behind them.
+    under_way: VecDeque<(usize, Vec<Digest>)>,
+    /// What is known, the latest first.
+    zones: [HashMap<Digest, u8>; 2],
+}
+
+impl Ahead {
+    /// Takes the zones of an answer that do not belong to a sample.
+    fn take(&mut self, zones: &mut Vec<u8>) {
+        let Some((sampled, digests)) = self.under_way.pop_front() else { return };
+        if zones.len() != sampled + digests.len() {
+            return zones.clear();
+        }
+        if self.zones[0].len() + digests.len() > ZONES_REMEMBERED {
+            self.zones.swap(0, 1);
+            self.zones[0].clear();
+        }
+        self.zones[0].extend(digests.into_iter().zip(zones.drain(sampled..)));
+    }
+
+    fn zone(&self, digest: Digest) -> u8 {
+        self.zones.iter().find_map(|zones| zones.get(&digest)).copied().unwrap_or(UNKNOWN_LEVEL)
+    }
 }
 
 impl LazyHitmap {
     pub(super) fn new(maker: HitmapMaker) -> LazyHitmap {
-        LazyHitmap { maker, made: None }
+        let ahead = Ahead::default();
+        LazyHitmap { maker, made: None, gathered: Vec::new(), answers: Answers::new(), ahead }
+    }
+
+    /// Adds references to the next batch. Returns how many it has, if they are enough.
+    fn gather(&mut self, references: &[Reference]) -> Option<usize> {
+        self.made.as_ref()?;
+        self.gathered.extend_from_slice(references);
+        (self.gathered.len() >= self.maker.batch_references).then_some(self.gathered.len())
+    }
+
+    /// Hands the batch over, with the digests of a sample.
+    fn submit(&mut self, mut digests: Vec<Digest>) {
+        let Some(hitmap) = &mut self.made else { return };
+        let ahead = std::mem::take(&mut self.ahead.digests);
+        self.ahead.under_way.push_back((digests.len(), ahead.clone()));
+        digests.extend(ahead);
+        hitmap.submit(&self.gathered, &digests, &mut self.answers);
+        self.gathered.clear();
+    }
+
+    /// The next answer for a sample, in the order of the batches; an empty one never will be known.
+    fn answer(&mut self) -> Option<Vec<u8>> {
+        let mut zones = self.answers.pop_front()?;
+        self.ahead.take(&mut zones);
+        Some(zones)
     }
 }
 
@@ -178,13 +281,29 @@ impl WarmthRecord for LazyHitmap {
     }
 
     fn note(&mut self, references: &[Reference]) {
-        if let Some(hitmap) = &mut self.made {
-            hitmap.mark(references);
+        if self.gather(references).is_some() {
+            self.submit(Vec::new());
+            while self.answer().is_some() {}
         }
+    }
+
+    fn wants_ahead(&self, birth: u64) -> bool {
+        self.made.as_ref().is_some_and(|hitmap| hitmap.is_apart()) && !self.ahead.columns.contains(&birth)
+    }
+
+    fn ask_ahead(&mut self, birth: u64, hashes: &[KeyHash]) {
+        self.ahead.columns.push_back(birth);
+        if self.ahead.columns.len() > COLUMNS_REMEMBERED {
+            self.ahead.columns.pop_front();
+        }
+        self.ahead.digests.extend(hashes.iter().map(|hash| Digest::of(*hash)));
     }
 
     fn levels(&mut self, digests: &[Digest], levels: &mut Vec<u8>) {
         match &mut self.made {
+            Some(hitmap) if hitmap.is_apart() => {
+                levels.extend(digests.iter().map(|digest| self.ahead.zone(*digest)));
+            }
             Some(hitmap) => hitmap.zones(digests, levels),
             None => levels.resize(levels.len() + digests.len(), 0),
         }
@@ -205,6 +324,10 @@ impl WarmthRecord for LazyHitmap {
         }
     }
 
+    fn late(&self) -> u64 {
+        self.made.as_ref().map_or(0, |hitmap| hitmap.late())
+    }
+
     fn place(&self) -> Option<(&'static str, String)> {
         self.made.as_ref().map(|hitmap| ("hitmap_on", hitmap.processor()))
     }
@@ -218,6 +341,9 @@ const POOL_COLUMNS_MIN: usize = 16;
 const SAMPLED_REMEMBERED_MAX: u64 = 8;
 /// The parts of a zone that a rank distinguishes.
 const ZONE_PARTS: u64 = 256;
+/// Bytes of the hitmap by which a compaction continues with each batch of references. At about 10 GB/s they take the
+/// keeper's thread a tenth of a millisecond.
+const AGE_BYTES: usize = 1 << 20;
 
 /// The numbers of [`Published`] beside those of its hitmap. The defaults are the paper's, if it names one.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -267,10 +393,18 @@ pub struct Published {
     sampled: usize,
     cold: usize,
     stats: TemperatureStats,
-    /// Room for one batch. The three vectors are kept for their memory.
-    residents: Vec<Resident>,
+    /// Samples whose zones are not known yet.
+    samples_under_way: VecDeque<Sample>,
+    /// Room for the items of a column, kept for its memory.
     digests: Vec<Digest>,
     levels: Vec<u8>,
+}
+
+/// Items that were sampled with one batch.
+struct Sample {
+    residents: Vec<Resident>,
+    /// Agings that had been begun.
+    agings: u64,
 }
 
 impl Published {
@@ -293,18 +427,24 @@ impl Published {
             sampled: 0,
             cold: 0,
             stats: TemperatureStats { probation_share: 1.0, ..TemperatureStats::default() },
-            residents: Vec::new(),
+            samples_under_way: VecDeque::new(),
             digests: Vec::new(),
             levels: Vec::new(),
         }
     }
 
-    /// Writes the zones of keys to `levels`.
-    fn look_up(&mut self, hashes: impl Iterator<Item = larder_item::KeyHash>) {
+    /// Writes the zones of the items of a column to `levels`.
+    fn look_up(&mut self, items: &[Judged]) {
         self.digests.clear();
-        self.digests.extend(hashes.map(Digest::of));
+        self.digests.extend(items.iter().map(|item| Digest::of(item.hash)));
         self.levels.clear();
         self.hitmap.levels(&self.digests, &mut self.levels);
+        // What is not known in time is as warm as its entry.
+        for (level, item) in self.levels.iter_mut().zip(items) {
+            if *level == UNKNOWN_LEVEL {
+                *level = item.warmth;
+            }
+        }
     }
 
     /// Merges one sampled item into the rank of its column.
@@ -344,37 +484,42 @@ impl Published {
         Some(known)
     }
 
-    /// Compacts the hitmap, which lowers every zone by one. Earlier samples are corrected as far as possible.
+    /// Begins a compaction of the hitmap, unless one is in progress. It lowers every zone by one at once, and its work
+    /// is done with the batches that follow. Earlier samples are corrected as far as possible.
     fn compact(&mut self) {
         let Some(hitmap) = &mut self.hitmap.made else { return };
+        if hitmap.age_some(0) {
+            return;
+        }
         hitmap.age();
-        while hitmap.age_some(usize::MAX) {}
         self.stats.agings += 1;
         for known in self.known.values_mut() {
             known.zones = known.zones.saturating_sub(known.sampled);
         }
     }
 
-    /// Samples items, and merges them into the pool.
+    /// Samples items with the next batch, and merges those that are known by now into the pool.
     pub(super) fn sample(&mut self, count: usize, residents: &mut dyn Residents) {
-        let mut sampled = std::mem::take(&mut self.residents);
-        sampled.clear();
+        let mut sampled = Vec::with_capacity(count);
         residents.sample(count, &mut sampled);
-        self.look_up(sampled.iter().map(|resident| resident.hash));
-        let zones = std::mem::take(&mut self.levels);
         self.pool_columns_max = count.max(POOL_COLUMNS_MIN);
-        for (resident, &zone) in sampled.iter().zip(&zones) {
-            self.rank(*resident, zone);
-        }
-        self.sampled += zones.len();
-        self.cold += zones.iter().filter(|zone| **zone == 0).count();
-        self.levels = zones;
-        self.residents = sampled;
-        if self.sampled >= self.options.sampled_min {
-            if (self.cold as f64) < self.options.compact_below * self.sampled as f64 {
-                self.compact();
+        self.hitmap.submit(sampled.iter().map(|resident| Digest::of(resident.hash)).collect());
+        self.samples_under_way.push_back(Sample { residents: sampled, agings: self.stats.agings });
+        while let Some(zones) = self.hitmap.answer() {
+            let Some(Sample { residents, agings }) = self.samples_under_way.pop_front() else { return };
+            // Where the device was late, there are no zones.
+            for (resident, zone) in residents.iter().zip(&zones) {
+                let agings = (self.stats.agings - agings).min(u8::MAX.into()) as u8;
+                self.rank(*resident, zone.saturating_sub(agings));
             }
-            (self.sampled, self.cold) = (0, 0);
+            self.sampled += zones.len();
+            self.cold += zones.iter().filter(|zone| **zone == 0).count();
+            if self.sampled >= self.options.sampled_min {
+                if (self.cold as f64) < self.options.compact_below * self.sampled as f64 {
+                    self.compact();
+                }
+                (self.sampled, self.cold) = (0, 0);
+            }
         }
     }
 }
@@ -439,7 +584,7 @@ impl Temperature for Published {
     }
 
     fn judge(&mut self, _: Queue, items: &[Judged], bounds: ColumnBounds, verdicts: &mut Vec<Verdict>) {
-        self.look_up(items.iter().map(|item| item.hash));
+        self.look_up(items);
         // Items may have become warmer since they were sampled. Then the coldest items of the column go.
         let coldest = self.levels.iter().copied().min().unwrap_or(0);
         self.levels.iter_mut().filter(|level| **level == coldest).for_each(|level| *level = 0);
@@ -452,11 +597,14 @@ impl Temperature for Published {
 
     fn refer(&mut self, references: &[Reference], residents: &mut dyn Residents) {
         self.stats.references += references.len() as u64;
-        if !self.hitmap.is_made() {
-            return;
+        let Some(references) = self.hitmap.gather(references) else { return };
+        if let Some(hitmap) = &mut self.hitmap.made {
+            hitmap.age_some(AGE_BYTES);
         }
-        self.hitmap.note(references);
-        let count = references.len() as f64 * self.options.sampled_per_reference;
+        let next = self.pool.values().take(COLUMNS_AHEAD);
+        let next = next.filter_map(|birth| Some((self.known.get(birth)?.column, *birth)));
+        look_ahead(&mut self.hitmap, next, residents);
+        let count = references as f64 * self.options.sampled_per_reference;
         self.sample((count.round() as usize).max(1), residents);
     }
 
@@ -488,6 +636,7 @@ impl Temperature for Published {
     fn stats(&self) -> TemperatureStats {
         TemperatureStats {
             place: self.hitmap.place(),
+            late: self.hitmap.late(),
             probation_columns: self.known.len() as u64,
             bytes: if self.hitmap.is_made() { self.hitmap.bytes_for(0) } else { 0 },
             ..self.stats.clone()

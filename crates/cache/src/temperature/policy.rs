@@ -55,6 +55,10 @@ pub struct Resident {
 pub trait Residents {
     /// Appends about `count` random items to `found`, fewer if the cache holds few.
     fn sample(&mut self, count: usize, found: &mut Vec<Resident>);
+
+    /// Appends the hashes of the items of a sealed column, if it has this birth number. Only policies whose bookkeeping
+    /// is on a device ask.
+    fn of_column(&mut self, _column: ColumnId, _birth: u64, _found: &mut Vec<KeyHash>) {}
 }
 
 /// Statistics of a policy.
@@ -85,13 +89,15 @@ pub struct TemperatureStats {
     pub agings: u64,
     /// Victims that were chosen while the victim pool was empty.
     pub drained: u64,
+    /// Batches of references that came to nothing because the device was late.
+    pub late: u64,
     /// The groups that have or had items. Empty where the policy knows no groups.
     pub groups: Vec<GroupStats>,
 }
 
 impl TemperatureStats {
     /// Name, meaning and value of each figure that is counted from the start.
-    pub fn counts(&self) -> [(&'static str, &'static str, u64); 7] {
+    pub fn counts(&self) -> [(&'static str, &'static str, u64); 8] {
         [
             ("references", "References to keys that the keeper has read.", self.references),
             (
@@ -104,6 +110,11 @@ impl TemperatureStats {
             ("evicted_main", "Items evicted from the main columns.", self.evicted_main),
             ("agings", "Agings of the hitmap that were begun.", self.agings),
             ("victims_drained", "Columns chosen for eviction while the victim pool was empty.", self.drained),
+            (
+                "batches_late",
+                "Batches of references that were dropped because the device was late.",
+                self.late,
+            ),
         ]
     }
 }

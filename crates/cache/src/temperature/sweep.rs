@@ -23,7 +23,7 @@
 use super::appraisal::Appraisal;
 use super::column_queue::ColumnQueue;
 use super::policy::{Judged, Queue, Residents, Temperature, TemperatureStats, Verdict};
-use super::warmth_record::WarmthRecord;
+use super::warmth_record::{COLUMNS_AHEAD, UNKNOWN_LEVEL, WarmthRecord, look_ahead};
 use crate::ranking::Candidate;
 use larder_allocation::{ColumnBounds, WorthOptions};
 use larder_memory::ColumnId;
@@ -108,6 +108,12 @@ impl Sweep {
                 digests.clear();
                 digests.extend(items.iter().map(|item| Digest::of(item.hash)));
                 record.levels(digests, levels);
+                // What is not known in time is as warm as its entry.
+                for (level, item) in levels.iter_mut().zip(items) {
+                    if *level == UNKNOWN_LEVEL {
+                        *level = item.warmth;
+                    }
+                }
             }
         }
     }
@@ -247,11 +253,13 @@ impl Temperature for Sweep {
         self.appraisal.set_options(worth);
     }
 
-    fn refer(&mut self, references: &[Reference], _: &mut dyn Residents) {
+    fn refer(&mut self, references: &[Reference], residents: &mut dyn Residents) {
         self.stats.references += references.len() as u64;
         references.iter().for_each(|reference| self.shadows.reference(*reference));
         self.appraisal.refer(references);
         let Some(record) = &mut self.record else { return };
+        let next = self.probation.first(COLUMNS_AHEAD).chain(self.main.first(COLUMNS_AHEAD));
+        look_ahead(record.as_mut(), next, residents);
         // A store makes nothing warm: an item that is not read leaves when its probation ends.
         self.batch.reads.clear();
         self.batch.reads.extend(references.iter().filter(|reference| !reference.is_store()));
@@ -306,6 +314,7 @@ impl Temperature for Sweep {
     fn stats(&self) -> TemperatureStats {
         TemperatureStats {
             place: self.record.as_ref().and_then(|record| record.place()),
+            late: self.record.as_ref().map_or(0, |record| record.late()),
             probation_share: self.shadows.best().share,
             probation_columns: self.probation.len() as u64,
             main_columns: self.main.len() as u64,

@@ -7,8 +7,9 @@ use crate::ranking::{Candidate, ColumnStatus};
 use larder_allocation::{ColumnBounds, Subclass};
 use larder_item::KeyHash;
 use larder_memory::ColumnId;
-use larder_temperature::{Arm, Cooling, Digest, Reference};
+use larder_temperature::{Answers, Arm, Cooling, Digest, Hitmap, LineHitmap, Reference};
 use proptest::prelude::*;
+use std::collections::VecDeque;
 
 /// Every column may go, and all bytes in it are live.
 fn all_ready(column: ColumnId, _: u64) -> Candidate {
@@ -243,6 +244,133 @@ fn a_hitmap_keeps_what_was_read_until_it_has_aged() {
     sweep.refer(&[], &mut Empty);
     let left = verdicts(&mut sweep, Queue::Main, &read).iter().filter(|v| **v == KEEP).count();
     assert!(left < 100, "{left} of 600 after an aging");
+}
+
+/// A hitmap on another processor, which answers each batch when the next one comes. With three it drops the batch.
+struct Apart {
+    map: LineHitmap,
+    under_way: VecDeque<(Vec<Reference>, Vec<Digest>)>,
+    late: u64,
+}
+
+impl Hitmap for Apart {
+    fn mark(&mut self, _: &[Reference]) {
+        panic!("nobody waits for it");
+    }
+
+    fn zones(&mut self, _: &[Digest], _: &mut Vec<u8>) {
+        panic!("nobody waits for it");
+    }
+
+    fn submit(&mut self, references: &[Reference], digests: &[Digest], answers: &mut Answers) {
+        self.under_way.push_back((references.to_vec(), digests.to_vec()));
+        if self.under_way.len() > 1
+            && let Some((references, digests)) = self.under_way.pop_front()
+        {
+            if references.len() == 3 {
+                self.late += 1;
+                return answers.push_back(Vec::new());
+            }
+            self.map.submit(&references, &digests, answers);
+        }
+    }
+
+    fn is_apart(&self) -> bool {
+        true
+    }
+
+    fn late(&self) -> u64 {
+        self.late
+    }
+
+    fn age(&mut self) {
+        self.map.age();
+    }
+
+    fn age_some(&mut self, bytes: usize) -> bool {
+        self.map.age_some(bytes)
+    }
+
+    fn grow(&mut self, items: u64) {
+        self.map.grow(items);
+    }
+
+    fn bytes_for(&self, items: u64) -> u64 {
+        self.map.bytes_for(items)
+    }
+
+    fn levels(&self) -> u8 {
+        self.map.levels()
+    }
+
+    fn processor(&self) -> String {
+        "a processor apart".to_owned()
+    }
+}
+
+fn apart(batch_references: usize) -> HitmapMaker {
+    let make = |items| Apart { map: LineHitmap::for_items(items), under_way: VecDeque::new(), late: 0 };
+    HitmapMaker {
+        make: Box::new(move |items| Box::new(make(items))),
+        bytes_for: Box::new(|_| 0),
+        batch_references,
+    }
+}
+
+/// A cache whose columns have the items from their number times 100 on.
+struct Hundreds;
+
+impl Residents for Hundreds {
+    fn sample(&mut self, count: usize, found: &mut Vec<Resident>) {
+        let resident =
+            |n: u64| Resident { hash: item(n * 100, 0).hash, column: ColumnId(n as u32), birth: n };
+        found.extend((0..count as u64).map(|n| resident(n % 10)));
+    }
+
+    fn of_column(&mut self, column: ColumnId, birth: u64, found: &mut Vec<KeyHash>) {
+        assert_eq!(u64::from(column.0), birth);
+        found.extend((0..100).map(|n| item(birth * 100 + n, 0).hash));
+    }
+}
+
+#[test]
+fn a_hitmap_apart_is_asked_ahead_and_not_waited_for() {
+    let arms = [0.1, 0.4, 0.8].map(Arm::of_share);
+    let mut sweep = Sweep::by_record(Box::new(LazyHitmap::new(apart(10))), &arms);
+    let mut published = Published::new(apart(10));
+    let reads: Vec<Reference> = (10..60).map(|n| Reference::read(Digest::of(item(n, 0).hash))).collect();
+    let kept_of = |of: &mut dyn Temperature, column: u64| {
+        let items: Vec<Judged> =
+            (0..100).map(|n| item(100 * column + n, u8::from(column > 0 && n < 20))).collect();
+        let kept = verdicts(of, Queue::Probation, &items);
+        (0..100).filter(|nth| kept[*nth] == KEEP).collect::<Vec<_>>()
+    };
+    let policies: [&mut dyn Temperature; 2] = [&mut sweep, &mut published];
+    for of in policies {
+        of.fit(1000);
+        (0..10).for_each(|n| of.sealed(ColumnId(n), u64::from(n), Queue::Probation));
+        // Where it has not answered, the entries say what is warm.
+        assert_eq!(kept_of(of, 5), (0..20).collect::<Vec<_>>());
+        of.refer(&reads[..5], &mut Hundreds);
+        of.refer(&reads[5..50], &mut Hundreds);
+        // The device has marked the batch, and the next one asks for the column.
+        of.refer(&reads[..10], &mut Hundreds);
+        of.refer(&reads[..10], &mut Hundreds);
+        of.refer(&reads[..10], &mut Hundreds);
+        let kept = kept_of(of, 0);
+        assert!((10..60).all(|read| kept.contains(&read)) && kept.len() < 70, "{kept:?}");
+        assert_eq!(of.stats().late, 0);
+    }
+    // Batches that the device drops are answered by nothing, and counted.
+    let mut published = Published::new(apart(0));
+    published.fit(1000);
+    (0..10).for_each(|n| published.sealed(ColumnId(n), u64::from(n), Queue::Probation));
+    for _ in 0..20 {
+        published.refer(&reads[..3], &mut Hundreds);
+        published.refer(&reads[..4], &mut Hundreds);
+    }
+    assert_eq!(published.stats().late, 20);
+    assert!(published.victim(&mut all_ready).is_some());
 }
 
 /// A cache of columns of one item each, as many as the first number says, which are sampled in turn.

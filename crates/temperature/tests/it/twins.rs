@@ -20,6 +20,7 @@ fn line_bits_agree(map: &LineHitmap, naive: &Naive) {
     assert_eq!(map.cursor(), cursor);
 }
 
+/// No aging may be in progress.
 fn published_bits_agree(map: &PublishedHitmap, naive: &Naive) {
     for (counter, level) in map.counters().iter().zip(&naive.lines[0]) {
         assert_eq!(&bits(counter.words()), level);
@@ -89,11 +90,15 @@ proptest! {
         let mut map = PublishedHitmap::for_items(0, options);
         let mut naive = Naive::published(hash_bits, 512, levels, set_counter);
         for one in &steps {
-            step(&mut map, &mut naive, one, |naive| {
-                naive.lines[0].iter().chain(&naive.set_counter).map(|level| level.len() as u64 / 8).sum()
-            });
-            published_bits_agree(&map, &naive);
+            step(&mut map, &mut naive, one, Naive::published_bytes);
+            if naive.to_reach.is_empty() {
+                published_bits_agree(&map, &naive);
+            } else {
+                step(&mut map, &mut naive, &Step::Zones((0..KEYS).collect()), Naive::published_bytes);
+            }
         }
+        prop_assert!(!map.age_some(usize::MAX));
+        published_bits_agree(&map, &naive);
         let words = map.counters().iter().map(|counter| counter.words().to_vec()).collect();
         let set = map.set_counter().map(|set| set.words().to_vec());
         published_bits_agree(&PublishedHitmap::from_words(options, words, set), &naive);
@@ -117,6 +122,38 @@ fn a_batch_longer_than_what_is_fetched_ahead_is_one_batch() {
     }
     line_bits_agree(&line, &line_naive);
     published_bits_agree(&published, &published_naive);
+}
+
+/// The words of all counters, and those of the set counter.
+fn words(map: &PublishedHitmap) -> Vec<Vec<u64>> {
+    map.counters().iter().chain(map.set_counter()).map(|counter| counter.words().to_vec()).collect()
+}
+
+proptest! {
+    #![proptest_config(cases(100))]
+
+    #[test]
+    fn an_aging_in_pieces_gives_the_bits_of_one_at_once(
+        levels in 1u8..=LEVELS_MAX,
+        hash_bits in 1u8..=4,
+        set_counter: bool,
+        pieces in prop::collection::vec(0usize..30_000, 1..20),
+    ) {
+        let options = PublishedOptions { levels, hash_bits, set_counter, ..PublishedOptions::default() };
+        let mut at_once = PublishedHitmap::for_items(10 * ITEMS, options);
+        for batch in 1..=u32::from(levels) {
+            let keys = (0..10 * KEYS / batch).map(|key| (key, key % 3 == batch % 3));
+            at_once.mark(&references(&keys.collect::<Vec<_>>()));
+        }
+        let mut in_pieces = at_once.clone();
+        at_once.age();
+        prop_assert!(!at_once.age_some(usize::MAX));
+        in_pieces.age();
+        let mut pieces = pieces.iter().chain([&4096]).cycle();
+        while in_pieces.age_some(*pieces.next().expect("it never ends")) {}
+        prop_assert_eq!(words(&in_pieces), words(&at_once));
+        prop_assert!(!at_once.age_some(0) && !in_pieces.age_some(0), "both are over");
+    }
 }
 
 #[test]

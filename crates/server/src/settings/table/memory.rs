@@ -123,11 +123,15 @@ pub(super) static ROWS: &[Row] = &[
         value: &Part {
             set: |s, v| s.device.choose(v),
             text: |s| s.device.to_string(),
-            copy: |to, from| {
-                let is_managed = to.device.has_managed_memory();
-                to.device = from.device;
-                to.device.set_managed_memory(is_managed);
-            },
+            copy: |to, from| to.device.choose_as(from.device),
+        }, ..MEMORY },
+    Row { name: "device-batch", takes: Value("NUM"), example: "4096",
+        help: "references to keys that a GPU (--device cuda) is handed together, 1 to 1000000: a large batch costs the \
+               CPU less and reaches the hitmap later",
+        value: &Part {
+            set: |s, v| s.device.set_batch_references(v.parse().map_err(|_| "expected a number".to_owned())?),
+            text: |s| s.device.batch_references().to_string(),
+            copy: |to, from| { _ = to.device.set_batch_references(from.device.batch_references()); },
         }, ..MEMORY },
     Row { name: "device-managed-memory",
         help: "keep a hitmap on a GPU (--device cuda) in managed memory, which may exceed the memory of the GPU but is \

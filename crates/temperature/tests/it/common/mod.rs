@@ -3,6 +3,7 @@
 
 use larder_temperature::{Digest, Hitmap, Reference};
 use proptest::prelude::*;
+use std::collections::BTreeSet;
 
 /// Few cases under Miri, which interprets every step.
 pub(crate) fn cases(many: u32) -> ProptestConfig {
@@ -38,6 +39,7 @@ pub(crate) fn steps(keys: u32, items: u64) -> impl Strategy<Value = Vec<Step>> {
         3 => prop::collection::vec(0..keys, 0..batch).prop_map(Step::Zones),
         2 => Just(Step::Age),
         3 => (0usize..400).prop_map(Step::AgeSome),
+        2 => (0usize..20_000).prop_map(Step::AgeSome),
         1 => (0..items).prop_map(Step::Grow),
     ];
     prop::collection::vec(step, 1..if cfg!(miri) { 8 } else { 60 })
@@ -74,7 +76,13 @@ pub(crate) enum Layout {
 /// The bits of the levels of a line, the lowest level first.
 const LINE_LEVELS: [usize; 3] = [128, 128, 256];
 
+/// Bits of a stripe in level 1 of a published map.
+const STRIPE: usize = 512;
+
 /// Stacks of levels. A position in the top level is a position in a lower level modulo its size.
+///
+/// An aging of the published layout changes all bits at once. Which stripes it has reached only decides when it is
+/// over.
 #[derive(Clone, Debug)]
 pub(crate) struct Naive {
     pub(crate) layout: Layout,
@@ -83,12 +91,15 @@ pub(crate) struct Naive {
     pub(crate) set_counter: Option<Bits>,
     /// Lines that the aging has not reached yet.
     pub(crate) to_fold: usize,
+    /// Stripes of a published map that the aging has not reached yet.
+    pub(crate) to_reach: BTreeSet<usize>,
 }
 
 impl Naive {
     fn new(layout: Layout, lines: usize, levels: impl IntoIterator<Item = usize>) -> Naive {
         let line: Vec<Bits> = levels.into_iter().map(|bits| vec![false; bits]).collect();
-        Naive { layout, lines: vec![line; lines], set_counter: None, to_fold: 0 }
+        let lines = vec![line; lines];
+        Naive { layout, lines, set_counter: None, to_fold: 0, to_reach: BTreeSet::new() }
     }
 
     pub(crate) fn line(lines: usize) -> Naive {
@@ -149,6 +160,14 @@ impl Naive {
             if zone == 0 && store {
                 self.set_counter.iter_mut().for_each(set);
             }
+            // These marks have no place in a stripe that the aging has not reached, so it reaches the stripe now.
+            let is_top = usize::from(zone) + 1 == self.lines[line].len();
+            if is_top || zone == 0 && store && self.set_counter.is_some() {
+                let first_bits = self.lines[line][0].len() as u128;
+                for position in &positions {
+                    self.to_reach.remove(&((position % first_bits) as usize / STRIPE));
+                }
+            }
         }
     }
 
@@ -170,19 +189,35 @@ impl Naive {
     pub(crate) fn age(&mut self) {
         match self.layout {
             Layout::Line if self.to_fold == 0 => self.to_fold = self.lines.len(),
-            Layout::Line => {}
-            Layout::Published(_) => self.fold(0),
+            Layout::Published(_) if self.to_reach.is_empty() => {
+                self.fold(0);
+                self.to_reach = (0..self.lines[0][0].len() / STRIPE).collect();
+            }
+            _ => {}
         }
     }
 
     pub(crate) fn age_some(&mut self, bytes: usize) -> bool {
-        for _ in 0..bytes / 64 {
-            if self.to_fold > 0 {
-                self.fold(self.lines.len() - self.to_fold);
-                self.to_fold -= 1;
+        match self.layout {
+            Layout::Line => {
+                for _ in 0..(bytes / 64).min(self.to_fold) {
+                    self.fold(self.lines.len() - self.to_fold);
+                    self.to_fold -= 1;
+                }
+            }
+            Layout::Published(_) => {
+                let stripes = self.lines[0][0].len() / STRIPE;
+                for _ in 0..bytes as u64 / (self.published_bytes() / stripes as u64) {
+                    self.to_reach.pop_first();
+                }
             }
         }
-        self.to_fold > 0
+        self.to_fold > 0 || !self.to_reach.is_empty()
+    }
+
+    /// Bytes of a published map.
+    pub(crate) fn published_bytes(&self) -> u64 {
+        self.lines[0].iter().chain(&self.set_counter).map(|level| level.len() as u64 / 8).sum()
     }
 
     /// Doubles the number of lines, or the number of bits.
@@ -194,6 +229,7 @@ impl Naive {
                 self.to_fold *= 2;
             }
             Layout::Published(_) => {
+                self.to_reach.clear();
                 self.lines[0]
                     .iter_mut()
                     .chain(&mut self.set_counter)
