@@ -135,6 +135,9 @@ fn flags_of_memory_and_limits() {
         s.compress = Compress::Only(["a", "b", "c"].map(String::from).into())
     });
     refuses("--compress auto,a", "expected auto alone, off alone, or names with a comma between");
+    for word in ["on", "true", "AUTO", "none", "Off"] {
+        refuses(&format!("--compress {word}"), "expected auto alone, off alone, or names");
+    }
     refuses("--compress a,", "names with a comma between");
     refuses("--compress a/b -D /", "--compress: `a/b` has the delimiter `/` in it");
     sets("-c 5 -t 2 -R 3", |s| (s.connections_max, s.threads, s.requests_per_event) = (5, 2, 3));

@@ -195,7 +195,8 @@ class Compressed(UsersCase):
         self.assertEqual(ask(self.redis, b"CONFIG", b"SET", b"compress", b"page"), b"OK")
         self.assertEqual(self.memcached.stats(b"settings")[b"compress"], b"page")
         self.readers.read_until(lambda: self.count(b"compressed") > before, "values are compressed again")
-        for wrong, says in ((b"page,off", b"off alone"), (b"", b"names"), (b"a:b", b"`a:b` has the delimiter `:`")):
+        for wrong, says in ((b"page,off", b"off alone"), (b"", b"names"), (b"a:b", b"`a:b` has the delimiter `:`"),
+                            (b"a\r\nEND", b"control character"), (b"on", b"auto alone")):
             self.assertIn(says, ask(self.redis, b"CONFIG", b"SET", b"compress", wrong))
         self.assertEqual(ask(self.redis, b"CONFIG", b"GET", b"compress"), [b"compress", b"page"])
 
@@ -208,6 +209,11 @@ class Compressed(UsersCase):
         found = [ask(self.redis, b"MGET", *users[first:first + 5_000]) for first in range(0, KEYS, 5_000)]
         self.assertGreater(sum(value is not None for part in found for value in part), COMPRESSED)
         self.assertEqual(self.count(b"expansions"), before)
+
+    def test_names_are_those_of_all_databases(self):
+        self.begin("--compress", "user")
+        self.assertEqual(ask(self.readers.connection, b"SELECT", b"3"), b"OK")
+        self.read_until_compressed()
 
     def test_values_that_do_not_shrink_are_left_alone(self):
         # Most values shrink, so that a dictionary is shared, with which the others are tried.

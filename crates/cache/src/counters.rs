@@ -132,7 +132,7 @@ counters! {
     compress_skipped,
     /// Compressed items that were hot and were stored plain again.
     expanded,
-    /// Nanoseconds that the keeper has spent on compressing.
+    /// Time that the keeper has spent on compressing.
     compress_ns,
     /// Values that were expanded for a client.
     expansions,

@@ -39,6 +39,9 @@ pub fn check_compress(names: &[String], delimiter: u8) -> Result<(), String> {
         if name.is_empty() || name.len() >= larder_item::KEY_BYTES_MAX {
             return Err(format!("`{name}` is no name that keys begin with"));
         }
+        if name.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
+            return Err(format!("{name:?} has a space or a control character in it, which no key has"));
+        }
         if name.bytes().any(|byte| byte == delimiter) {
             return Err(format!(
                 "`{name}` has the delimiter `{}` in it (-D): name what stands before it",

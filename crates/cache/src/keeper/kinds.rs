@@ -11,7 +11,7 @@ use crate::compression::{Compress, CompressionStats, DictionaryStats, Owned};
 use crate::flash_note::FlashNote;
 use crate::item_store::ItemStore;
 use larder_compression::{DICTIONARY_BYTES_MAX, Dictionary, Samples};
-use larder_item::FOLDED_KEY_BYTES;
+use larder_item::{DATABASE_MARK, FOLDED_KEY_BYTES};
 use larder_memory::{ColumnId, ColumnState, DICTIONARIES_MAX};
 use memchr::memchr;
 use std::collections::HashMap;
@@ -19,18 +19,22 @@ use std::sync::Arc;
 
 /// Shorter values are not compressed: they have little to save, and clients ask what the shortest look like.
 pub(super) const VALUE_BYTES_MIN: usize = 64;
-/// A dictionary takes about ten times its bytes: they are there for each way, with tables.
-const DICTIONARY_TIMES: u64 = 10;
-/// Dictionaries take at most this part of the limit, or one is as long as this part of it.
+/// What a dictionary takes: its bytes are there for each way, with tables.
+const DICTIONARY_TIMES: u64 = 4;
+const DICTIONARY_TABLES_BYTES: u64 = 440 << 10;
+/// Dictionaries take at most this part of the limit, or there is one, which is as long as this part of it.
 const LIMIT_SHARE: u64 = 200;
 const LENGTH_SHARE_OF_LIMIT: u64 = 512;
+/// Nothing is trained where one dictionary, and what values are compressed and expanded with, would take more than this
+/// part of the limit: what they save may be less.
+const OVERHEAD_SHARE: u64 = 12;
 /// What a training takes while it runs, and the part of the limit that is set aside for it at most: in a small cache
 /// the rest is in what a process takes beside its limit.
 const TRAINING_BYTES: u64 = 4 << 20;
 const TRAINING_SHARE: u64 = 6;
 /// What values are compressed with, and expanded with by each worker.
-const COMPRESSOR_BYTES: u64 = 1 << 20;
-const EXPANDER_BYTES: u64 = 160 << 10;
+const COMPRESSOR_BYTES: u64 = 256 << 10;
+const EXPANDER_BYTES: u64 = 112 << 10;
 /// Numbers that are left for dictionaries that no new record needs.
 const OUTGOING_MAX: usize = 4;
 /// Bytes that are trained from, for each byte of the dictionary; and what is taken of one value at most.
@@ -47,9 +51,11 @@ const HALVED_AFTER_BYTES: u64 = 256 << 20;
 /// Values that say whether those of a kind shrink, and the fewest of them that have to.
 const TRIES: u32 = 64;
 const SAVED_MIN: u32 = TRIES / 8;
-/// Values of a kind that does not shrink that are left alone the first time; then four times as many, each time.
+/// Values of a kind that does not shrink that are left alone the first time; then four times as many, each time. And
+/// those that are after a training has come to nothing.
 const LEFT_ALONE_MIN: u32 = 256;
-const LEFT_ALONE_MAX: u32 = 1 << 20;
+const LEFT_ALONE_MAX: u32 = 1 << 15;
+const LEFT_ALONE_UNTRAINED: u32 = 1 << 18;
 /// The ratio of a dictionary is looked at anew after 8 MiB of values. Where it has risen by a fifth, another one is
 /// trained.
 const RATIO_BYTES: u64 = 8 << 20;
@@ -73,24 +79,32 @@ struct Kind {
     met_bytes: u64,
     tried: u32,
     saved: u32,
+    /// The values that were tried last shrank.
+    has_shrunk: bool,
     /// Values that are left alone from now on, and that will be the next time.
     leave: u32,
     leave_next: u32,
 }
 
 impl Kind {
-    fn note(&mut self, is_saved: bool) {
+    /// Returns whether its values shrank before, and do no more.
+    fn note(&mut self, is_saved: bool) -> bool {
         self.tried += 1;
         self.saved += u32::from(is_saved);
-        if self.tried == TRIES {
-            if self.saved < SAVED_MIN {
-                self.leave = self.leave_next.max(LEFT_ALONE_MIN);
-                self.leave_next = (self.leave * 4).min(LEFT_ALONE_MAX);
-            } else {
-                self.leave_next = 0;
-            }
-            (self.tried, self.saved) = (0, 0);
+        if self.tried < TRIES {
+            return false;
         }
+        let shrinks = self.saved >= SAVED_MIN;
+        let is_news = !shrinks && self.has_shrunk;
+        self.has_shrunk = shrinks;
+        if shrinks {
+            self.leave_next = 0;
+        } else {
+            self.leave = self.leave_next.max(LEFT_ALONE_MIN);
+            self.leave_next = (self.leave * 4).min(LEFT_ALONE_MAX);
+        }
+        (self.tried, self.saved) = (0, 0);
+        is_news
     }
 }
 
@@ -108,6 +122,8 @@ struct Known {
     /// What it was at first, and at the last look.
     first_ratio: Option<f64>,
     ratio: Option<f64>,
+    /// The values of a kind that uses it have ceased to shrink: it may be that it does not fit them any more.
+    is_outdated: bool,
 }
 
 /// Values that another dictionary is to be trained from.
@@ -115,6 +131,8 @@ struct Collecting {
     scope: Scope,
     samples: Samples,
     bytes_max: usize,
+    /// Values of kinds that are left alone count, too: the dictionary that they were tried with may be outdated.
+    takes_all: bool,
 }
 
 impl Collecting {
@@ -196,11 +214,11 @@ impl Kinds {
 
     /// What came of a choice: the bytes of a value, and those that are stored; `None` = it does not shrink.
     pub(super) fn note(&mut self, choice: &Choice, plain_bytes: usize, stored_bytes: Option<usize>) {
-        if let Some(kind) = self.kinds.get_mut(&choice.kind) {
-            kind.note(stored_bytes.is_some());
-        }
+        let kind = self.kinds.get_mut(&choice.kind);
+        let is_news = kind.is_some_and(|kind| kind.note(stored_bytes.is_some()));
         let Way::Dictionary(number, _) = choice.way else { return };
         let Some(known) = self.known.iter_mut().find(|known| known.number == number) else { return };
+        known.is_outdated |= is_news;
         if let Some(stored) = stored_bytes {
             known.values += 1;
             known.plain_bytes += plain_bytes as u64;
@@ -234,13 +252,16 @@ impl Kinds {
             self.kinds.values_mut().for_each(|kind| kind.met_bytes /= 2);
         }
         self.offered = self.offered.wrapping_add(1);
-        if is_left_alone || value.len() < VALUE_BYTES_MIN || !self.offered.is_multiple_of(SAMPLED_SHARE) {
+        if value.len() < VALUE_BYTES_MIN || !self.offered.is_multiple_of(SAMPLED_SHARE) {
             return;
         }
         let has_own = self.known.iter().any(|known| known.scope == Scope(kind));
         let Some(collecting) = self.collecting.as_mut().filter(|collecting| !collecting.is_full()) else {
             return;
         };
+        if is_left_alone && !collecting.takes_all {
+            return;
+        }
         if collecting.scope == Scope(kind) || collecting.scope == Scope::SHARED && !has_own {
             collecting.samples.offer(value);
         }
@@ -283,12 +304,7 @@ impl Kinds {
             let (number, scope) = (training.number, Scope(training.owner));
             match training.end() {
                 Some(trained) => self.take_in(store, number, trained),
-                None if scope == Scope::SHARED => self.shared_rests = (self.met_bytes * 4).max(RATIO_BYTES),
-                None => {
-                    if let Some(kind) = self.kinds.get_mut(&scope.0) {
-                        kind.leave = LEFT_ALONE_MAX;
-                    }
-                }
+                None => self.comes_to_nothing(scope),
             }
         }
         self.forget_unneeded(store);
@@ -313,7 +329,8 @@ impl Kinds {
                 let length = (store.memory.limit_bytes() / LENGTH_SHARE_OF_LIMIT) as usize;
                 let bytes_max = SAMPLES_TIMES * length.min(DICTIONARY_BYTES_MAX);
                 let samples = Samples::new(usize::MAX, bytes_max, SAMPLE_BYTES_MAX, 1);
-                Collecting { scope, samples, bytes_max }
+                let takes_all = self.known.iter().any(|known| known.scope == scope && known.is_outdated);
+                Collecting { scope, samples, bytes_max, takes_all }
             });
         }
     }
@@ -323,7 +340,12 @@ impl Kinds {
         let may_share = store.compression.setting.may_share();
         let length =
             (store.memory.limit_bytes() / LENGTH_SHARE_OF_LIMIT).clamp(1, DICTIONARY_BYTES_MAX as u64);
-        let of_limit = store.memory.limit_bytes() / LIMIT_SHARE / (length * DICTIONARY_TIMES);
+        let dictionary_bytes = DICTIONARY_TABLES_BYTES + length * DICTIONARY_TIMES;
+        let overhead_bytes = contexts_bytes(store) + dictionary_bytes;
+        if overhead_bytes * OVERHEAD_SHARE > store.limits.budget().limit_bytes {
+            return None;
+        }
+        let of_limit = store.memory.limit_bytes() / LIMIT_SHARE / dictionary_bytes;
         let most = (of_limit as usize).clamp(1, usize::from(DICTIONARIES_MAX) - 1 - OUTGOING_MAX);
         let in_use = self.known.iter().filter(|known| known.scope != Scope::NOBODY).count();
         if self.known.len() >= most + OUTGOING_MAX || self.met_bytes == 0 {
@@ -335,6 +357,7 @@ impl Kinds {
         }
         let worse = self.known.iter().find(|known| match (known.first_ratio, known.ratio) {
             _ if known.scope == Scope::NOBODY || self.shared_rests > 0 => false,
+            _ if known.is_outdated => true,
             (Some(first), Some(now)) => now > first * RATIO_RISE,
             _ => false,
         });
@@ -373,8 +396,25 @@ impl Kinds {
         if is_on_flash {
             store.compression.dictionaries.lies_on_flash(number);
         }
+        // Who was left alone with the last one is tried anew.
+        let scope = Scope(owned.owner);
+        let uses = |kind: u64| scope == Scope::SHARED || scope == Scope(kind);
+        self.kinds.iter_mut().filter(|(kind, _)| uses(**kind)).for_each(|(_, kind)| kind.leave = 0);
         self.know(store, number, owned);
         self.account(store);
+    }
+
+    /// The values that a dictionary was to be trained from do not shrink. An outdated one fits as well as it did.
+    fn comes_to_nothing(&mut self, scope: Scope) {
+        self.known
+            .iter_mut()
+            .filter(|known| known.scope == scope)
+            .for_each(|known| known.is_outdated = false);
+        if scope == Scope::SHARED {
+            self.shared_rests = (self.met_bytes * 4).max(RATIO_BYTES);
+        } else if let Some(kind) = self.kinds.get_mut(&scope.0) {
+            kind.leave = LEFT_ALONE_UNTRAINED;
+        }
     }
 
     /// Forgets dictionaries that nobody uses and no record needs.
@@ -407,11 +447,10 @@ impl Kinds {
     /// about to begin.
     fn bytes(&self, store: &ItemStore) -> u64 {
         let is_used = !self.known.is_empty();
-        let contexts = COMPRESSOR_BYTES + store.counters.workers_max() as u64 * EXPANDER_BYTES;
         let trains = self.training.is_some() || self.collecting.as_ref().is_some_and(Collecting::is_full);
         let training = TRAINING_BYTES.min(store.limits.budget().limit_bytes / TRAINING_SHARE);
         store.compression.dictionaries.bytes()
-            + if is_used { contexts } else { 0 }
+            + if is_used { contexts_bytes(store) } else { 0 }
             + if trains { training } else { 0 }
     }
 
@@ -456,6 +495,7 @@ impl Known {
             stored_bytes: 0,
             first_ratio: None,
             ratio: None,
+            is_outdated: false,
         }
     }
 
@@ -482,8 +522,15 @@ pub(super) enum Way {
     Modelled(u16),
 }
 
-/// The kind of the value of a key, as the hash of what stands before the first delimiter; and that itself.
+/// Bytes of what values are compressed and expanded with.
+fn contexts_bytes(store: &ItemStore) -> u64 {
+    COMPRESSOR_BYTES + store.counters.workers_max() as u64 * EXPANDER_BYTES
+}
+
+/// The kind of the value of a key, as the hash of what stands before the first delimiter; and that itself. It is the
+/// same in all databases.
 fn kind_of<'k>(store: &ItemStore, key: &'k [u8]) -> (u64, Option<&'k [u8]>) {
+    let key = key.strip_prefix(&DATABASE_MARK).and_then(|rest| rest.get(1..)).unwrap_or(key);
     let name = memchr(store.compression.setting.delimiter, key).map(|end| &key[..end]);
     // Small numbers are scopes of another sort.
     (name.map_or(0, |name| store.hasher.hash(name).0 | 1 << 63), name)

@@ -33,6 +33,9 @@ pub fn check_namespaces(list: &[Namespace]) -> Result<(), String> {
         if name.is_empty() || name.len() > NAMESPACE_BYTES_MAX {
             return Err(format!("the name of a namespace has 1 to {NAMESPACE_BYTES_MAX} bytes: '{name}'"));
         }
+        if name.bytes().any(|byte| byte < b' ' || byte == 0x7f) {
+            return Err(format!("the name of a namespace has no control characters: {name:?}"));
+        }
         if list[..nth].iter().any(|other| other.name == *name) {
             return Err(format!("the namespace '{name}' is there twice"));
         }

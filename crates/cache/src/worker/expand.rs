@@ -8,6 +8,7 @@
 
 use super::Worker;
 use crate::compression::Expander;
+use crate::counters::Counters;
 use crate::item_store::{ItemStore, Life};
 use larder_flash::Found;
 use larder_item::Location;
@@ -56,10 +57,11 @@ impl Drop for Expanded<'_> {
 
 impl ExpandSide {
     /// An item from flash with its plain value. `None` = it cannot be expanded: it is a miss.
-    pub(super) fn found(&self, store: &ItemStore, mut found: Found) -> Option<Found> {
+    pub(super) fn found(&self, store: &ItemStore, counters: &Counters, mut found: Found) -> Option<Found> {
         if !found.state.extension().is_compressed {
             return Some(found);
         }
+        counters.expansions.add(1);
         let mut value = Vec::new();
         let stored = Compressed::read(&found.value);
         value.reserve_exact(stored.plain_bytes as usize);

@@ -93,7 +93,7 @@ impl Worker {
             Begun::Started => Fetch::Started,
             Begun::Busy => Fetch::Busy,
             Begun::Here(found) if !is_expired(store, &found) => {
-                let found = self.expand_side.found(store, found);
+                let found = self.expand_side.found(store, counters, found);
                 if found.is_some() { &counters.flash_hits } else { &counters.flash_misses }.add(1);
                 found.map_or(Fetch::Absent, Fetch::Here)
             }
@@ -112,7 +112,9 @@ impl Worker {
             Begun::Started => Fetch::Started,
             Begun::Busy => Fetch::Busy,
             Begun::Here(found) => {
-                self.expand_side.found(&self.cache.store, found).map_or(Fetch::Absent, Fetch::Here)
+                let counters = self.cache.store.counters.worker(self.number);
+                let found = self.expand_side.found(&self.cache.store, counters, found);
+                found.map_or(Fetch::Absent, Fetch::Here)
             }
             Begun::Absent => Fetch::Absent,
         }
@@ -158,7 +160,7 @@ impl Worker {
                 return done(token, found);
             }
             let found = found.filter(|found| !is_expired(store, found));
-            let found = found.and_then(|found| side.found(store, found));
+            let found = found.and_then(|found| side.found(store, counters, found));
             if found.is_some() { &counters.flash_hits } else { &counters.flash_misses }.add(1);
             done(token, found);
         });

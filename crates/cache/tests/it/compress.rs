@@ -80,27 +80,48 @@ fn fill(cache: &Arc<Cache>, worker: &mut Worker, wanted: u64) -> HashMap<u64, u6
 
 /// The same of the keys from `first` on.
 fn fill_from(first: u64, cache: &Arc<Cache>, worker: &mut Worker, wanted: u64) -> HashMap<u64, u64> {
-    let mut rounds = HashMap::new();
+    fill_with(value_of, first, cache, worker, wanted, HELD_MIN)
+}
+
+/// The same with the values that are made of the number of a key and a round, until it has `held` compressed items.
+fn fill_with(
+    value_of: impl Fn(u64, u64) -> Vec<u8>,
+    first: u64,
+    cache: &Arc<Cache>,
+    worker: &mut Worker,
+    wanted: u64,
+    held: u64,
+) -> HashMap<u64, u64> {
     for round in 0..ROUNDS_MAX {
-        for number in first..first + KEYS {
-            let key = key_of(number);
-            store(worker, &key, &value_of(number, round));
-            rounds.insert(number, round);
-            if number % 4 < 2 {
-                assert!(worker.get(cache.hash(&key), &key).is_some(), "it was stored just now");
-            }
-            if number % 64 == 0 {
-                worker.quiesce();
-                cache.tend();
-            }
-        }
-        if cache.totals().compressed >= wanted && cache.compression_stats().compressed_items >= HELD_MIN {
-            return rounds;
+        store_all(&value_of, first, round, cache, worker);
+        if cache.totals().compressed >= wanted && cache.compression_stats().compressed_items >= held {
+            return (first..first + KEYS).map(|number| (number, round)).collect();
         }
         // The trainer may need the processor.
         std::thread::yield_now();
     }
     panic!("{} items were compressed, {:?}", cache.totals().compressed, cache.compression_stats());
+}
+
+/// One round over the keys from `first` on.
+fn store_all(
+    value_of: impl Fn(u64, u64) -> Vec<u8>,
+    first: u64,
+    round: u64,
+    cache: &Arc<Cache>,
+    worker: &mut Worker,
+) {
+    for number in first..first + KEYS {
+        let key = key_of(number);
+        store(worker, &key, &value_of(number, round));
+        if number % 4 < 2 {
+            assert!(worker.get(cache.hash(&key), &key).is_some(), "it was stored just now");
+        }
+        if number % 64 == 0 {
+            worker.quiesce();
+            cache.tend();
+        }
+    }
 }
 
 /// Keys whose items are stored compressed now. All others that are there are right, too.
@@ -237,6 +258,37 @@ fn what_is_hot_is_plain_and_what_does_not_shrink_is_left_alone() {
     let totals = cache.totals();
     assert_eq!((totals.compressed, cache.compression_stats().compressed_items), (0, 0));
     assert!(totals.compress_refused < 1000, "{} values were tried", totals.compress_refused);
+}
+
+/// Values of another application: nothing that they have in common is in those of [`value_of`].
+fn reading_of(number: u64, round: u64) -> Vec<u8> {
+    let random = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20 ^ round;
+    let unit = ["KELVIN", "PASCAL", "VOLT"][(number % 3) as usize];
+    let site = number % 97;
+    let reading =
+        format!("SENSOR\t{number}\tROUND\t{round}\tUNIT\t{unit}\tREADING\t{random}\tSITE\tNORTH-{site}");
+    [reading.as_bytes(), b"\tSTATUS\tCALIBRATED\tOWNER\tMETROLOGY\tINTERVAL\tHOURLY"].concat()
+}
+
+#[test]
+fn values_that_change_altogether_get_another_dictionary() {
+    let cache = Cache::new(options()).expect("it can be made");
+    let mut worker = cache.worker();
+    fill(&cache, &mut worker, 5000);
+    let before = cache.totals().compressed;
+    fill_with(reading_of, 0, &cache, &mut worker, before + 20_000, 0);
+    let noise = |number: u64, round: u64| {
+        let mut random = number << 20 ^ round;
+        let mut next = || {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (random >> 56) as u8
+        };
+        (0..200).map(|_| next()).collect()
+    };
+    // While nothing shrinks nothing changes; then the dictionary still fits.
+    (0..3).for_each(|round| store_all(noise, 0, round, &cache, &mut worker));
+    let before = cache.totals().compressed;
+    fill_with(reading_of, 0, &cache, &mut worker, before + 20_000, 0);
 }
 
 #[test]

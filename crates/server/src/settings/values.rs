@@ -280,7 +280,9 @@ pub(super) const COMPRESS: By<Compress> = By(
         "off" => Ok(Compress::Off),
         _ => {
             let names: Vec<String> = text.split(',').map(str::to_owned).collect();
-            match names.iter().any(|name| ["", "auto", "off"].contains(&name.as_str())) {
+            // A word that somebody may take for a switch is no name.
+            let no_names = ["", "auto", "off", "on", "true", "false", "yes", "no", "none", "all"];
+            match names.iter().any(|name| no_names.contains(&name.to_lowercase().as_str())) {
                 true => Err("expected auto alone, off alone, or names with a comma between".to_owned()),
                 false => Ok(Compress::Only(names)),
             }
