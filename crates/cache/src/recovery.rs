@@ -218,19 +218,27 @@ impl<'a> Walker<'a> {
     fn insert(&mut self, at: Location, hash: KeyHash, item: &Item<'_>) -> bool {
         let Walker { store, guard, found, .. } = self;
         let keys = store.key_reader(guard);
-        let mut bucket = store.index.lock(hash);
-        if bucket.find(item.key(), &keys).is_some() {
-            reject(item);
-            return false;
-        }
         // Nobody knows how warm it was. What was never read is colder.
         let warmth = u8::from(item.state().has(State::FETCHED));
-        let is_inserted = bucket.insert(at, warmth).is_ok();
-        drop(bucket);
-        if !is_inserted {
-            reject(item);
-            found.lost += 1;
-            return false;
+        loop {
+            let mut bucket = store.index.lock(hash);
+            if bucket.find(item.key(), &keys).is_some() {
+                reject(item);
+                return false;
+            }
+            if bucket.insert(at, warmth).is_ok() {
+                break;
+            }
+            drop(bucket);
+            if !store.index.needs_growth() {
+                reject(item);
+                found.lost += 1;
+                return false;
+            }
+            // The thread that grows the index may have to wait for a processor.
+            if store.index.grow(&keys, SPLITS_AT_ONCE) == 0 {
+                std::thread::yield_now();
+            }
         }
         found.items += 1;
         found.inserts += 1;

@@ -322,6 +322,7 @@ impl Watch {
             make: Box::new(move |_| Box::new(made.clone())),
             bytes_for: Box::new(move |_| bytes),
             batch_references: 0,
+            asks_ahead: false,
         };
         let watched = Watched {
             inner: Published::with_options(make, catalyst.policy),

@@ -49,8 +49,9 @@ pub(super) fn published(device: Device) -> Box<dyn Temperature> {
 /// The arms with a hitmap. Its zones are not counts of reads since an item came, so only the share varies.
 const ARMS: [Arm; 3] = [Arm::of_share(0.1), Arm::of_share(0.4), Arm::of_share(0.8)];
 
-/// References of a batch for a device, if nothing else is said: about as many as in the paper (section 4.2).
-const BATCH_REFERENCES: u32 = 10_000;
+/// References of a batch for a device, if nothing else is said: each page of the workers by itself. With more, nothing
+/// waits for the device. (The paper has about 10,000, section 4.2.)
+const BATCH_REFERENCES: u32 = 1024;
 /// Digests whose zones are remembered for a column that goes, twice; and columns that were asked for lately.
 const ZONES_REMEMBERED: usize = 1 << 16;
 const COLUMNS_REMEMBERED: usize = 256;
@@ -141,6 +142,8 @@ pub struct HitmapMaker {
     pub bytes_for: Box<dyn Fn(u64) -> u64 + Send>,
     /// References that the hitmap is handed together, at least.
     pub batch_references: usize,
+    /// Whether a hitmap that is apart is asked ahead and never waited for.
+    pub asks_ahead: bool,
 }
 
 impl HitmapMaker {
@@ -150,6 +153,7 @@ impl HitmapMaker {
             make: Box::new(|items| Box::new(LineHitmap::for_items(items))),
             bytes_for: Box::new(LineHitmap::bytes_for_items),
             batch_references: 0,
+            asks_ahead: false,
         }
     }
 
@@ -159,6 +163,7 @@ impl HitmapMaker {
             make: Box::new(move |items| Box::new(PublishedHitmap::for_items(items, options))),
             bytes_for: Box::new(move |items| options.bytes_for(items)),
             batch_references: 0,
+            asks_ahead: false,
         }
     }
 
@@ -177,6 +182,7 @@ impl HitmapMaker {
             }
         }
         let HitmapMaker { make, mut bytes_for, .. } = self;
+        let asks_ahead = device.batch_references > BATCH_REFERENCES;
         if !device.has_managed_memory {
             bytes_for = Box::new(|_| 0);
         }
@@ -189,13 +195,14 @@ impl HitmapMaker {
                 }
             }),
             bytes_for,
-            batch_references: device.batch_references as usize,
+            batch_references: if asks_ahead { device.batch_references as usize } else { 0 },
+            asks_ahead,
         }
     }
 }
 
-/// A hitmap that is made when the number of items is known. It is told and asked in batches, and never waited for: one
-/// on a device answers a batch later.
+/// A hitmap that is made when the number of items is known. It is told and asked in batches. One on a device that is
+/// asked ahead answers a batch later, and is never waited for.
 pub(super) struct LazyHitmap {
     maker: HitmapMaker,
     made: Option<Box<dyn Hitmap>>,
@@ -243,6 +250,10 @@ impl LazyHitmap {
         LazyHitmap { maker, made: None, gathered: Vec::new(), answers: Answers::new(), ahead }
     }
 
+    fn is_asked_ahead(&self) -> bool {
+        self.maker.asks_ahead && self.made.as_ref().is_some_and(|hitmap| hitmap.is_apart())
+    }
+
     /// Adds references to the next batch. Returns how many it has, if they are enough.
     fn gather(&mut self, references: &[Reference]) -> Option<usize> {
         self.made.as_ref()?;
@@ -288,7 +299,7 @@ impl WarmthRecord for LazyHitmap {
     }
 
     fn wants_ahead(&self, birth: u64) -> bool {
-        self.made.as_ref().is_some_and(|hitmap| hitmap.is_apart()) && !self.ahead.columns.contains(&birth)
+        self.is_asked_ahead() && !self.ahead.columns.contains(&birth)
     }
 
     fn ask_ahead(&mut self, birth: u64, hashes: &[KeyHash]) {
@@ -301,7 +312,7 @@ impl WarmthRecord for LazyHitmap {
 
     fn levels(&mut self, digests: &[Digest], levels: &mut Vec<u8>) {
         match &mut self.made {
-            Some(hitmap) if hitmap.is_apart() => {
+            Some(hitmap) if self.maker.asks_ahead && hitmap.is_apart() => {
                 levels.extend(digests.iter().map(|digest| self.ahead.zone(*digest)));
             }
             Some(hitmap) => hitmap.zones(digests, levels),

@@ -314,6 +314,7 @@ fn apart(batch_references: usize) -> HitmapMaker {
         make: Box::new(move |items| Box::new(make(items))),
         bytes_for: Box::new(|_| 0),
         batch_references,
+        asks_ahead: true,
     }
 }
 
