@@ -261,9 +261,17 @@ impl LazyHitmap {
         (self.gathered.len() >= self.maker.batch_references).then_some(self.gathered.len())
     }
 
-    /// Hands the batch over, with the digests of a sample.
+    /// Hands the batch over, with the digests of a sample. A device that is not asked ahead is waited for, so that no
+    /// batch comes to nothing because the device is late.
     fn submit(&mut self, mut digests: Vec<Digest>) {
         let Some(hitmap) = &mut self.made else { return };
+        if !self.maker.asks_ahead {
+            hitmap.mark(&self.gathered);
+            let mut zones = Vec::with_capacity(digests.len());
+            hitmap.zones(&digests, &mut zones);
+            self.answers.push_back(zones);
+            return self.gathered.clear();
+        }
         let ahead = std::mem::take(&mut self.ahead.digests);
         self.ahead.under_way.push_back((digests.len(), ahead.clone()));
         digests.extend(ahead);

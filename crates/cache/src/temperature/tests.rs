@@ -246,23 +246,28 @@ fn a_hitmap_keeps_what_was_read_until_it_has_aged() {
     assert!(left < 100, "{left} of 600 after an aging");
 }
 
-/// A hitmap on another processor, which answers each batch when the next one comes. With three it drops the batch.
+/// A hitmap on another processor. Asked ahead, it answers each batch when the next one comes, and drops one of three
+/// references; otherwise it is waited for.
 struct Apart {
     map: LineHitmap,
+    is_asked_ahead: bool,
     under_way: VecDeque<(Vec<Reference>, Vec<Digest>)>,
     late: u64,
 }
 
 impl Hitmap for Apart {
-    fn mark(&mut self, _: &[Reference]) {
-        panic!("nobody waits for it");
+    fn mark(&mut self, references: &[Reference]) {
+        assert!(!self.is_asked_ahead);
+        self.map.mark(references);
     }
 
-    fn zones(&mut self, _: &[Digest], _: &mut Vec<u8>) {
-        panic!("nobody waits for it");
+    fn zones(&mut self, digests: &[Digest], zones: &mut Vec<u8>) {
+        assert!(!self.is_asked_ahead);
+        self.map.zones(digests, zones);
     }
 
     fn submit(&mut self, references: &[Reference], digests: &[Digest], answers: &mut Answers) {
+        assert!(self.is_asked_ahead);
         self.under_way.push_back((references.to_vec(), digests.to_vec()));
         if self.under_way.len() > 1
             && let Some((references, digests)) = self.under_way.pop_front()
@@ -308,13 +313,18 @@ impl Hitmap for Apart {
     }
 }
 
-fn apart(batch_references: usize) -> HitmapMaker {
-    let make = |items| Apart { map: LineHitmap::for_items(items), under_way: VecDeque::new(), late: 0 };
+fn apart(batch_references: usize, is_asked_ahead: bool) -> HitmapMaker {
+    let make = move |items| Apart {
+        map: LineHitmap::for_items(items),
+        is_asked_ahead,
+        under_way: VecDeque::new(),
+        late: 0,
+    };
     HitmapMaker {
         make: Box::new(move |items| Box::new(make(items))),
         bytes_for: Box::new(|_| 0),
         batch_references,
-        asks_ahead: true,
+        asks_ahead: is_asked_ahead,
     }
 }
 
@@ -337,8 +347,8 @@ impl Residents for Hundreds {
 #[test]
 fn a_hitmap_apart_is_asked_ahead_and_not_waited_for() {
     let arms = [0.1, 0.4, 0.8].map(Arm::of_share);
-    let mut sweep = Sweep::by_record(Box::new(LazyHitmap::new(apart(10))), &arms);
-    let mut published = Published::new(apart(10));
+    let mut sweep = Sweep::by_record(Box::new(LazyHitmap::new(apart(10, true))), &arms);
+    let mut published = Published::new(apart(10, true));
     let reads: Vec<Reference> = (10..60).map(|n| Reference::read(Digest::of(item(n, 0).hash))).collect();
     let kept_of = |of: &mut dyn Temperature, column: u64| {
         let items: Vec<Judged> =
@@ -363,7 +373,7 @@ fn a_hitmap_apart_is_asked_ahead_and_not_waited_for() {
         assert_eq!(of.stats().late, 0);
     }
     // Batches that the device drops are answered by nothing, and counted.
-    let mut published = Published::new(apart(0));
+    let mut published = Published::new(apart(0, true));
     published.fit(1000);
     (0..10).for_each(|n| published.sealed(ColumnId(n), u64::from(n), Queue::Probation));
     for _ in 0..20 {
@@ -372,6 +382,18 @@ fn a_hitmap_apart_is_asked_ahead_and_not_waited_for() {
     }
     assert_eq!(published.stats().late, 20);
     assert!(published.victim(&mut all_ready).is_some());
+    // One that is waited for drops nothing.
+    let record = || Box::new(LazyHitmap::new(apart(0, false)));
+    let policies: [&mut dyn Temperature; 2] =
+        [&mut Sweep::by_record(record(), &arms), &mut Published::new(apart(0, false))];
+    for of in policies {
+        of.fit(1000);
+        (0..10).for_each(|n| of.sealed(ColumnId(n), u64::from(n), Queue::Probation));
+        reads.chunks(3).for_each(|reads| of.refer(reads, &mut Hundreds));
+        let kept = kept_of(of, 0);
+        assert!((10..60).all(|read| kept.contains(&read)) && kept.len() < 70, "{kept:?}");
+        assert_eq!(of.stats().late, 0);
+    }
 }
 
 /// A cache of columns of one item each, as many as the first number says, which are sampled in turn.
