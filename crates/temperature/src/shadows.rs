@@ -116,10 +116,34 @@ impl Shadows {
         while items >> halvings > SHADOW_ITEMS_MAX {
             halvings += 1;
         }
-        self.capacity = (items >> halvings).max(1) as usize;
-        self.below = ((1u64 << Digest::BITS) >> halvings) as u32;
-        for shadow in &mut self.shadows {
-            shadow.ghost.resize(self.capacity as u64);
+        let capacity = (items >> halvings).max(1) as usize;
+        let capacity_before = std::mem::replace(&mut self.capacity, capacity);
+        let below = ((1u64 << Digest::BITS) >> halvings) as u32;
+        let is_narrower = below < std::mem::replace(&mut self.below, below);
+        if is_narrower {
+            self.keys.retain(|digest, _| *digest < below);
+        }
+        for nth in 0..self.shadows.len() {
+            let Shadow { arm, probation, main, ghost, .. } = &mut self.shadows[nth];
+            ghost.resize(capacity as u64);
+            let mut left = arm.correlated_of(capacity_before).saturating_sub(arm.correlated_of(capacity));
+            if is_narrower {
+                probation.retain(|digest| *digest < below);
+                main.retain(|digest| *digest < below);
+                left = capacity_before;
+            }
+            // The real cache goes by the lengths of the queues at once, and the next miss may be long in coming.
+            self.make_room(nth, capacity);
+            self.end_correlated(nth, left);
+        }
+    }
+
+    /// The correlated period of the next `left` items behind the newest ones of one shadow has ended.
+    fn end_correlated(&mut self, nth: usize, left: usize) {
+        let Shadow { arm, probation, main, .. } = &self.shadows[nth];
+        let queue = if arm.in_order { main } else { probation };
+        for digest in queue.iter().rev().skip(arm.correlated_of(self.capacity)).take(left) {
+            self.keys.get_mut(digest).expect("every item has a state")[nth] &= !CORRELATED;
         }
     }
 
@@ -162,7 +186,7 @@ impl Shadows {
             }
         }
         for nth in (0..self.shadows.len()).filter(|nth| missing >> nth & 1 != 0) {
-            self.make_room(nth);
+            self.make_room(nth, self.capacity - 1);
             self.push(nth, digest);
         }
         self.references += 1;
@@ -177,24 +201,18 @@ impl Shadows {
         let Shadow { arm, probation, main, .. } = &mut self.shadows[nth];
         let queue = if arm.in_order { main } else { probation };
         queue.push_back(digest);
-        let newest = arm.correlated_of(self.capacity);
-        if newest == 0 {
+        if arm.correlated_of(self.capacity) == 0 {
             return;
         }
-        let left = queue.len().checked_sub(newest + 1).map(|nth| queue[nth]);
-        let mut change = |digest, change: fn(u8) -> u8| {
-            let state = &mut self.keys.get_mut(&digest).expect("every item has a state")[nth];
-            *state = change(*state);
-        };
-        change(digest, |state| state | CORRELATED);
-        left.into_iter().for_each(|digest| change(digest, |state| state & !CORRELATED));
+        self.keys.get_mut(&digest).expect("every item has a state")[nth] |= CORRELATED;
+        self.end_correlated(nth, 1);
     }
 
-    /// Evicts from one shadow until there is room for an item.
-    fn make_room(&mut self, nth: usize) {
+    /// Evicts from one shadow until it has no more than `most` items.
+    fn make_room(&mut self, nth: usize, most: usize) {
         let Shadow { arm, probation, main, ghost, round, .. } = &mut self.shadows[nth];
         let from_probation = arm.share * self.capacity as f64;
-        while probation.len() + main.len() >= self.capacity {
+        while probation.len() + main.len() > most {
             let is_over = probation.len() as f64 > from_probation || main.is_empty();
             let queue = if is_over { &mut *probation } else { &mut *main };
             let digest = queue.pop_front().expect("a part above its share is not empty");
@@ -401,6 +419,30 @@ mod tests {
         {
             shadows.fit(items);
             assert_eq!((shadows.capacity, shadows.below()), (capacity, (1u32 << 31) / one_in), "{items}");
+        }
+    }
+
+    #[test]
+    fn what_fits_into_a_smaller_cache_stays_and_the_newest_of_it_is_as_new_as_it_was() {
+        let arm = Arm { correlated: 0.5, ..Arm::of_share(0.5) };
+        for (items, capacity, below) in [(800, 800, 1 << 31), (600, 600, 1 << 31), (1200, 600, 1 << 30)] {
+            let mut shadows = Shadows::new(&[arm]);
+            shadows.fit(1000);
+            let digests = || (0..1000u32).map(|n| n.wrapping_mul(0x9E37_79B9) >> 1);
+            digests().for_each(|digest| shadows.reference(read(digest)));
+            digests().for_each(|digest| shadows.reference(read(digest)));
+            assert_eq!(shadows.probation(), 1.0);
+            shadows.fit(items);
+            assert_eq!((shadows.capacity, shadows.below()), (capacity, below));
+            let Shadow { probation, main, .. } = &shadows.shadows[0];
+            assert!(probation.iter().chain(main).all(|digest| *digest < below));
+            let held = (probation.len() + main.len()) as f64;
+            assert!(held <= capacity as f64 && held > 0.8 * capacity as f64, "{held}");
+            assert!(shadows.probation() < 0.9, "{}", shadows.probation());
+            let is_new = |digest: &u32| shadows.keys[digest][0] & CORRELATED != 0;
+            let newest = arm.correlated_of(capacity);
+            assert!(probation.iter().rev().take(newest / 2).all(is_new));
+            assert!(!probation.iter().rev().skip(newest).chain(main).any(is_new));
         }
     }
 

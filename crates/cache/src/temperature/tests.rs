@@ -69,6 +69,21 @@ fn columns_that_were_judged_before_the_number_of_items_was_known_do_no_harm() {
 }
 
 #[test]
+fn in_a_cache_that_has_become_smaller_the_main_columns_do_not_all_give() {
+    for items in [600, 1200] {
+        let mut sweep = Sweep::by_entry();
+        sweep.fit(1000);
+        let stores = |from: u64| (from..from + 2000).map(|n| Reference::store(Digest::of(item(n, 0).hash)));
+        sweep.refer(&stores(0).collect::<Vec<_>>(), &mut Empty);
+        (0..90).for_each(|nth| sweep.sealed(ColumnId(nth), nth.into(), Queue::Probation));
+        (90..95).for_each(|nth| sweep.sealed(ColumnId(nth), nth.into(), Queue::Main));
+        // No reference comes between.
+        sweep.fit(items);
+        (0..40).for_each(|nth| assert_eq!(sweep.victim(&mut all_ready), Some(ColumnId(nth)), "{items}"));
+    }
+}
+
+#[test]
 fn an_arm_says_how_many_of_the_newest_columns_do_not_count_reads() {
     let of_share = Arm::of_share(0.2);
     for (arm, expected) in [(of_share, 0), (Arm { correlated: 0.5, ..of_share }, 4)] {
