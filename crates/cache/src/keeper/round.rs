@@ -7,7 +7,8 @@ use super::packing::PackedFor;
 use super::time_slice::{Pace, ROUND_PERIOD, TimeSlice};
 use crate::demoter::Levels;
 use crate::item_store::ItemStore;
-use crate::selector::{Need, Search};
+use crate::selector::{Need, Search, queue_of};
+use crate::temperature::Queue;
 use larder_memory::{ColumnId, ColumnState, SlabId};
 use std::time::{Duration, Instant};
 
@@ -342,7 +343,12 @@ impl Round<'_> {
     fn drain(&mut self, column: ColumnId) -> bool {
         self.levels.wait_for_flash();
         let levels = Levels { is_urgent: true, ..self.levels };
-        self.keeper.lock().drain(levels, column, levels.evicts(), &mut self.slice)
+        let (may_evict, mut keeper) = (levels.evicts(), self.keeper.lock());
+        // The sweep has not come to it: where there is room, items of the main columns stay as warm as they are.
+        let is_moved = may_evict
+            && queue_of(self.store, column) == Queue::Main
+            && keeper.drain(levels, column, false, &mut self.slice);
+        is_moved || keeper.drain(levels, column, may_evict, &mut self.slice)
     }
 
     /// Tries `columns` times at most to have `columns` columns free, before a slab is given back.
@@ -480,6 +486,7 @@ mod tests {
     use crate::cache::Cache;
     use crate::cache_options::CacheOptions;
     use crate::commands::{Store, StoreOutcome};
+    use crate::compression::Compress;
     use crate::worker::Worker;
 
     /// Stores items until no more columns are free than those that only the pass may take.
@@ -518,5 +525,48 @@ mod tests {
             Round::with_slice(&cache.keeper, cache.levels(), slice).run();
         }
         assert_eq!(cache.totals().store_no_memory, 0);
+    }
+
+    #[test]
+    fn a_lower_limit_leaves_items_of_the_main_columns_as_warm_as_they_are() {
+        let options = CacheOptions {
+            limit_bytes: 32 << 20,
+            workers: 1,
+            compress: Compress::Off,
+            ..CacheOptions::default()
+        };
+        let cache = Cache::new(options).expect("a small cache can be made");
+        let mut worker = cache.worker();
+        let store = |worker: &mut Worker, key: &str| {
+            worker.store(&Store::set(key.as_bytes(), cache.hash(key.as_bytes()), &[1; 500]));
+        };
+        let hot: Vec<String> = (0..1000).map(|number| format!("hot {number}")).collect();
+        for key in &hot {
+            store(&mut worker, key);
+            worker.get(cache.hash(key.as_bytes()), key.as_bytes()).expect("it was stored just now");
+        }
+        for number in 0..150_000 {
+            store(&mut worker, &format!("cold {number}"));
+            if number % 64 == 0 {
+                worker.quiesce();
+                cache.tend();
+            }
+        }
+        let is_in_main = |worker: &Worker, key: &&String| {
+            let found = worker.peek(cache.hash(key.as_bytes()), key.as_bytes());
+            found.is_some_and(|hit| {
+                queue_of(&cache.store, cache.store.memory.column_of(hit.at)) == Queue::Main
+            })
+        };
+        let before = hot.iter().filter(|key| is_in_main(&worker, key)).count();
+        assert!(before > 900, "{before}");
+        // Nobody reads, so a column that is given back is free at once.
+        worker.offline();
+        assert!(cache.set_limit(18 << 20));
+        while cache.store.memory.over_limit_slabs() > 0 {
+            cache.tend();
+        }
+        worker.online();
+        assert_eq!(hot.iter().filter(|key| is_in_main(&worker, key)).count(), before);
     }
 }
