@@ -672,6 +672,10 @@ class Bounds(CollectionsCase):
         for name in (b"SUNION", b"SINTER"):
             self.assertEqual(len(ask(self.door, name, *[b"s"] * 2000)), 5000)
         self.assertEqual(ask(self.door, b"SDIFF", *[b"s"] * 2000), [])
+        # Scores are added as often as the key is named.
+        say(self.door, "ZADD z 2 m")
+        self.assertEqual(say(self.door, "ZUNION 3 z z z WITHSCORES"), [b"m", b"6"])
+        self.assertEqual(say(self.door, "ZINTER 3 z z z WITHSCORES WEIGHTS 1 2 3"), [b"m", b"12"])
 
     def test_sets_of_many_members_are_compared_quickly(self):
         for key, step in ((b"one", 2), (b"two", 3)):

@@ -21,6 +21,7 @@ use indexmap::IndexMap;
 use larder_cache::{Alone, Kind};
 use larder_collection::{Collection, Editor, Entry};
 use larder_protocol::resp::{Args, Command, Id, Version, compose as out, decimal, flags};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 const ANY_SET: &[Kind] = &[Kind::SortedSet, Kind::Set];
@@ -247,10 +248,16 @@ impl Several<'_> {
         if self.command.has(flags::READONLY) {
             self.alone = None;
         }
-        let mut read = Vec::with_capacity(keys.len());
-        for key in keys {
-            let source = sources.get(key).and_then(Option::as_ref);
-            read.push(source.and_then(|source| source.read(self.unix_ms)));
+        let adds_scores =
+            matches!(self.command.id, Id::Zunion | Id::Zunionstore | Id::Zinter | Id::Zinterstore);
+        let (mut read, mut named) =
+            (Vec::with_capacity(sources.len()), HashSet::with_capacity(sources.len()));
+        for (at, key) in keys.iter().enumerate() {
+            // What is named again counts again where scores are added, and where it is taken from the first one.
+            if at == 0 || named.insert(key) || adds_scores {
+                let source = sources.get(key).and_then(Option::as_ref);
+                read.push(source.and_then(|source| source.read(self.unix_ms)));
+            }
         }
         let what = match self.command.id {
             Id::Sunion | Id::Sunionstore | Id::Zunion | Id::Zunionstore => Combined::Union,
