@@ -25,6 +25,8 @@ BATCH = 200
 # What a record takes beside its value, about, bytes.
 RECORD_BYTES = 56
 # Figures of the server that are added up over its starts.
+# Far more than dictionaries for values hold.
+NOISE_BYTES = 16 << 20
 COUNTED = ("demotions_shed", "store_waits", "quick_drops", "drops_forced", "drops_of_all", "range_drops")
 
 
@@ -91,21 +93,34 @@ def picker(random_numbers, items, zipf):
     return lambda: order[bisect.bisect(sums, random_numbers.random() * total)]
 
 
+class Values:
+    """Values that cannot be compressed. They begin with numbers, which say what they are."""
+
+    def __init__(self, value_bytes):
+        self.random = random.Random(value_bytes)
+        self.value_bytes = value_bytes
+        self.noise = self.random.randbytes(NOISE_BYTES + value_bytes).replace(b"\n", b"x")
+
+    def of(self, number, version):
+        start = b"%d.%d.x" % (number, version)
+        at = self.random.randrange(NOISE_BYTES)
+        return start + self.noise[at : at + self.value_bytes - len(start)]
+
+
 def overwrite(client, options, versions, rounds):
     """Stores as many items as there are, at random, for each round; the first time all are stored once. Returns how
     many stores a second there were, and how many were refused."""
     items = len(versions)
     pick = picker(random.Random(sum(versions)), items, options.zipf)
     refused, sent, begun = 0, 0, time.monotonic()
-    filling = b"x" * options.value_bytes
+    values = Values(options.value_bytes)
 
     def store(numbers):
         nonlocal refused, sent
         batch = []
         for number in numbers:
             versions[number] += 1
-            start = b"%d.%d." % (number, versions[number])
-            batch.append((b"key:%d" % number, start + filling[len(start) :]))
+            batch.append((b"key:%d" % number, values.of(number, versions[number])))
         refused += client.store(batch)
         sent += len(batch)
         if options.rate:
@@ -173,8 +188,9 @@ def measure(options, server):
     items = options.items
     if not items:
         items = int(options.flash_mib * options.fill * 2**20 / (options.value_bytes + RECORD_BYTES))
+    long = Values(1000)
     for first in range(0, options.others, 100):
-        client.store([(key, b"0.0.".ljust(1000, b"y")) for key in other_keys(range(first, first + 100))])
+        client.store([(key, long.of(0, 0)) for key in other_keys(range(first, first + 100))])
         time.sleep(0.003)
     ended, shares = threading.Event(), []
     reader = threading.Thread(target=read_others, args=(server.port, options.others, ended, shares))
