@@ -24,9 +24,9 @@ import time
 BATCH = 200
 # What a record takes beside its value, about, bytes.
 RECORD_BYTES = 56
-# Figures of the server that are added up over its starts.
 # Far more than dictionaries for values hold.
 NOISE_BYTES = 16 << 20
+# Figures of the server that are added up over its starts.
 COUNTED = ("demotions_shed", "store_waits", "quick_drops", "drops_forced", "drops_of_all", "range_drops")
 
 

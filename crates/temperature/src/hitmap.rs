@@ -29,6 +29,11 @@ pub trait Hitmap: Send {
     /// submissions that are known by now, and nothing of this one. Where too many submissions are under way, this one
     /// comes to nothing: its marks are lost and its answer is empty.
     fn submit(&mut self, references: &[Reference], digests: &[Digest], answers: &mut Answers) {
+        self.submit_and_wait(references, digests, answers);
+    }
+
+    /// The same, but a device is waited for: its answer is the one to this submission, and no mark is lost.
+    fn submit_and_wait(&mut self, references: &[Reference], digests: &[Digest], answers: &mut Answers) {
         self.mark(references);
         let mut zones = Vec::with_capacity(digests.len());
         self.zones(digests, &mut zones);

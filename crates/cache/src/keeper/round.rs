@@ -528,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lower_limit_leaves_items_of_the_main_columns_as_warm_as_they_are() {
+    fn a_lower_limit_leaves_the_items_of_main_columns_that_the_sweep_has_not_come_to() {
         let options = CacheOptions {
             limit_bytes: 32 << 20,
             workers: 1,
@@ -540,7 +540,7 @@ mod tests {
         let store = |worker: &mut Worker, key: &str| {
             worker.store(&Store::set(key.as_bytes(), cache.hash(key.as_bytes()), &[1; 500]));
         };
-        let hot: Vec<String> = (0..1000).map(|number| format!("hot {number}")).collect();
+        let hot: Vec<String> = (0..500).map(|number| format!("hot {number}")).collect();
         for key in &hot {
             store(&mut worker, key);
             worker.get(cache.hash(key.as_bytes()), key.as_bytes()).expect("it was stored just now");
@@ -559,13 +559,15 @@ mod tests {
             })
         };
         let before = hot.iter().filter(|key| is_in_main(&worker, key)).count();
-        assert!(before > 900, "{before}");
+        assert!(before > 450, "{before}");
         // Nobody reads, so a column that is given back is free at once.
         worker.offline();
         assert!(cache.set_limit(18 << 20));
-        while cache.store.memory.over_limit_slabs() > 0 {
+        let is_met = (0..1000).any(|_| {
             cache.tend();
-        }
+            cache.store.memory.over_limit_slabs() == 0
+        });
+        assert!(is_met, "{} slabs are left", cache.store.memory.over_limit_slabs());
         worker.online();
         assert_eq!(hot.iter().filter(|key| is_in_main(&worker, key)).count(), before);
     }

@@ -266,10 +266,7 @@ impl LazyHitmap {
     fn submit(&mut self, mut digests: Vec<Digest>) {
         let Some(hitmap) = &mut self.made else { return };
         if !self.maker.asks_ahead {
-            hitmap.mark(&self.gathered);
-            let mut zones = Vec::with_capacity(digests.len());
-            hitmap.zones(&digests, &mut zones);
-            self.answers.push_back(zones);
+            hitmap.submit_and_wait(&self.gathered, &digests, &mut self.answers);
             return self.gathered.clear();
         }
         let ahead = std::mem::take(&mut self.ahead.digests);

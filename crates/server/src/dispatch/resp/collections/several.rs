@@ -248,13 +248,13 @@ impl Several<'_> {
         if self.command.has(flags::READONLY) {
             self.alone = None;
         }
+        // What is named again counts again where scores are added, and where it is taken from the first one.
         let adds_scores =
             matches!(self.command.id, Id::Zunion | Id::Zunionstore | Id::Zinter | Id::Zinterstore);
-        let (mut read, mut named) =
-            (Vec::with_capacity(sources.len()), HashSet::with_capacity(sources.len()));
+        let all_count = adds_scores || sources.len() == keys.len();
+        let (mut read, mut named) = (Vec::with_capacity(sources.len()), HashSet::new());
         for (at, key) in keys.iter().enumerate() {
-            // What is named again counts again where scores are added, and where it is taken from the first one.
-            if at == 0 || named.insert(key) || adds_scores {
+            if all_count || at == 0 || named.insert(key) {
                 let source = sources.get(key).and_then(Option::as_ref);
                 read.push(source.and_then(|source| source.read(self.unix_ms)));
             }
